@@ -127,7 +127,6 @@ def main() -> None:
             peer = "faiss IndexFlatIP in memory"
             add_rows(request.rows, Row(work, peer, *seen, goal=1.3, limit=limit))
         if request.approximate:
-            approximate(path, queries, request.repeats, binary=True)
             approximate(path, queries, request.repeats)
 
 
@@ -184,9 +183,8 @@ def principal(x: np.ndarray) -> np.ndarray:  # [D, D]
     return np.ascontiguousarray(np.linalg.eigh(x.T @ x)[1][:, ::-1])
 
 
-def approximate(path: Path, queries: np.ndarray, repeats: int, binary: bool = False) -> None:
+def approximate(path: Path, queries: np.ndarray, repeats: int) -> None:
     with Writer.open(path) as writer:
-        writer.use_first_stage("binary" if binary else None)
         start = time.process_time()
         writer.refresh_backend(approximate_above=1000)
         spent = time.process_time() - start
@@ -195,8 +193,7 @@ def approximate(path: Path, queries: np.ndarray, repeats: int, binary: bool = Fa
     print(f"{entry.kind} made in {spent:.0f} s ({entry.why}); effort {entry.effort}, "
           f"recall@10 {entry.recall:.4f} on {entry.num_queries} queries")  # fmt: skip
     raw = faiss.read_index(str(path / "approximate" / entry.name / "faiss.index"))
-    if not binary:
-        raw.hnsw.efSearch = entry.effort
+    raw.hnsw.efSearch = entry.effort
     for count in (1, 1000):
         some = queries[:count]
         functions = {

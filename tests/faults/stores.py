@@ -24,7 +24,6 @@ from unseen.search import manifest as manifests
 from unseen.search.backends import milvus
 from unseen.search.backends.by_name import parse
 from unseen.search.index import Index
-from unseen.search.manifest import Precision
 from unseen.search.writer import Writer
 from unseen.studies import engine, results, study_tables
 from unseen.studies import study_file as plans
@@ -164,10 +163,8 @@ class Indexed:
         ingesting.BATCH, ingesting.COMMIT = 1, 16  # a vector does not depend on its neighbours
         model, out = Trained.open(place / "run"), place / "index"
         exists = (out / "manifest.json").exists()
-        precision: Precision = "int8" if self.store == "int8" else "float32"
         entry = ingesting.model_entry(model)
-        create = lambda: Writer.create(out, entry, precision=precision)  # noqa: E731
-        with Writer.open(out) if exists else create() as writer:
+        with Writer.open(out) if exists else Writer.create(out, entry) as writer:
             if self.store == "milvus" and writer.manifest.external is None:
                 writer.use_backend(parse("milvus:", out))
             sources = ingesting.find([place / "photos"])

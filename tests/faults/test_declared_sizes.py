@@ -22,7 +22,7 @@ from unseen.data.containers.image_rows import ImageRows
 from unseen.data.images import table_file
 from unseen.evaluation.user_embeddings import read_items
 from unseen.models.weights import read_state
-from unseen.search.exchange import array_folder, parquet_file
+from unseen.search.exchange import read_parquet
 
 LIMIT = 8 << 20  # bytes in these tests, instead of hundreds of millions
 ROWS = 4_000
@@ -100,13 +100,6 @@ def test_many_rows_of_a_byte(refused: Callable[..., str], tmp_path: Path) -> Non
     refused(Arrays, tmp_path / "rows.npz")
 
 
-def test_an_exchanged_index(refused: Callable[..., str], tmp_path: Path) -> None:
-    for name in ("vectors", "ids", "ends"):
-        (tmp_path / f"{name}.npy").write_bytes(header((10**12,), "<i8") + b"\0" * 64)
-    with pytest.raises(ValueError, match=r"declares|mmap length"):
-        next(array_folder._chunks(tmp_path))
-
-
 def table(path: Path, columns: dict[str, Any], **how: Any) -> Path:
     parquet.write_table(pyarrow.table(columns), path, compression="zstd", **how)
     return path
@@ -137,7 +130,7 @@ def test_one_long_text_in_every_row(refused: Callable[..., str], tmp_path: Path)
     nested = pyarrow.StructArray.from_arrays([text.cast(pyarrow.binary())], ["bytes"])
     file = table(tmp_path / "images.parquet", {"image": nested, "label": np.arange(ROWS)})
     refused(ImageRows, file)
-    refused(lambda file: list(parquet_file._chunks(file)), file)
+    refused(lambda file: list(read_parquet(file).chunks), file)
 
 
 def test_a_footer_that_lies_about_its_pages(refused: Callable[..., str], tmp_path: Path) -> None:

@@ -16,7 +16,6 @@ from unseen.data import packed
 from unseen.data.activations.file import ActivationFile
 from unseen.search import manifest as manifests
 from unseen.search import shards
-from unseen.search.exchange import array_folder
 from unseen.search.index import Index
 from unseen.search.maintain import model_of
 from unseen.search.manifest import DamagedError, ModelEntry
@@ -265,8 +264,6 @@ def test_no_link_of_other_folders_is_followed(victim: Path) -> None:
         link(Path("his", name), victim / "precious.txt")
     with pytest.raises(ValueError, match=LINK):
         shards.job_in(Path("his"))
-    with pytest.raises(ValueError, match=LINK):
-        array_folder.read("his", "")
     kept_ones = ActivationFile(Path("cache/mine"), {"of": 1}, 2, np.dtype("f4"))
     kept_ones.prepare()
     (victim / "records").write_bytes(b"precious")

@@ -27,9 +27,8 @@ from unseen.search import maintain, verify
 from unseen.search.backends.by_name import KINDS, parse
 from unseen.search.image_sources import Source, class_rule, find
 from unseen.search.index import Index
-from unseen.search.index_info import Info, describe
 from unseen.search.ingest import Ingested, ingest, model_entry
-from unseen.search.manifest import ApproximateEntry, ExternalEntry, Precision, read
+from unseen.search.manifest import ApproximateEntry, ExternalEntry, read
 from unseen.search.shards import embedded_by
 from unseen.search.writer import Writer
 
@@ -63,13 +62,9 @@ def build(
     backend: Annotated[
         str | None,
         typer.Option(
-            help="milvus:URI or pgvector:URI searches there; binary: by bits when large",
+            help="milvus:URI or pgvector:URI searches there",
             show_default="exact here, faiss when large",
         ),
-    ] = None,
-    precision: Annotated[
-        Precision | None,
-        typer.Option(help="of the vectors kept: int8 takes a quarter", show_default="float32"),
     ] = None,
     ray: RayCluster = None,
     workers: RayWorkers = None,
@@ -83,24 +78,20 @@ def build(
     model = Trained.open(run).at(size)
     sources = _result(images, model, levels, label)
     exists = (out / "manifest.json").exists()
-    external = None if backend in (None, "binary") else parse(backend, out)
+    external = None if backend is None else parse(backend, out)
     chosen = chosen_engine(ray, workers, model.config.training.machine.device)
     aside = out.with_name(f"{out.name}.shards")
 
     def work(writer: Writer, progress: Progress) -> Ingested:
-        if precision not in (None, writer.manifest.precision):
-            raise ValueError(f"{out} keeps {writer.manifest.precision}: choose another --out")
         if external is not None and writer.manifest.external is None:
             writer.use_backend(external)
-        if backend == "binary" and writer.manifest.first_stage is None:
-            writer.use_first_stage("binary")
         if ray is None:
             return ingest(writer, model, sources, progress)
         shared = partial(embedded_by, aside=aside, engine=chosen, size=size, progress=progress)
         return ingest(writer, model, sources, embed=shared)
 
-    create = partial(Writer.create, out, model_entry(model), precision=precision or "float32")
-    _add(lambda: Writer.open(out) if exists else create(), work, sources)
+    entry = model_entry(model)
+    _add(lambda: Writer.open(out) if exists else Writer.create(out, entry), work, sources)
 
 
 @app.command()
@@ -199,22 +190,16 @@ def check(index: IndexPath, thorough: Thorough = False) -> None:
 def info(index: IndexPath) -> None:
     """Example: unseen index info birds.index
 
-    Prints what the index holds, its bytes and precision, and what share of the nearest its search
-    finds.
+    Prints what the index holds, its bytes, and what share of the nearest its search finds.
     """
     opened = Index.open(index)
-    known = describe(opened)
+    known = verify.describe(opened)
     counts = f"{known.images:,} images, {known.labels:,} labels, segments: {known.segments:,}"
     console.print(f"{index}: {counts}")
     kinds = ", ".join(f"{kind} {count:,}" for kind, count in sorted(known.num_bytes.items()))
     console.print(f"bytes: {sum(known.num_bytes.values()):,} ({kinds})")
-    console.print(f"vectors: {known.size} numbers in {known.precision}")
+    console.print(f"vectors: {known.size} numbers")
     console.print(f"columns for --where: {', '.join(opened.columns)}")
-    if known.precision == "int8":
-        console.print(
-            f"similarities are within {known.largest_error:.2g} of those before rounding, "
-            f"{known.mean_error:.2g} on average over the images"
-        )
     console.print(f"search: {known.backend}, {_recall(known)}")
 
 
@@ -256,15 +241,10 @@ def _result(
     return sources
 
 
-def _recall(known: Info) -> str:
+def _recall(known: verify.Info) -> str:
     if known.recall is None:
         return "finds all of the nearest" if known.backend == "exact" else "asked by every search"
     fraction = f"{100 * known.recall:.1f} % of the 10 nearest"
-    if known.backend == "exact":
-        return (
-            "finds all of the nearest by what is kept, about "
-            f"{fraction} before rounding (estimated on {known.num_queries} images)"
-        )
     return f"finds {fraction} of exact search, on {known.num_queries} images"
 
 

@@ -67,10 +67,10 @@ class Answer:
     labels: tuple[str, ...] = ()
 
     @classmethod
-    def of(cls, found: Sequence[Hit], k: int, compared_twice: float = 0.0) -> "Answer":
-        """The k nearest images of those found; all of these decide."""
-        names = dict.fromkeys(hit.label for hit in found if hit.matched and hit.label)
-        return cls(list(found[:k]), compared_twice, tuple(filter(None, names)))
+    def of(cls, hits: Sequence[Hit], k: int, compared_twice: float = 0.0) -> "Answer":
+        """The k nearest of some images; all of these decide."""
+        names = dict.fromkeys(hit.label for hit in hits if hit.matched and hit.label)
+        return cls(list(hits[:k]), compared_twice, tuple(filter(None, names)))
 
     @property
     def decision(self) -> str | None:

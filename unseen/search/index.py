@@ -29,10 +29,9 @@ from unseen.search.backends.approximate import Approximate
 from unseen.search.backends.by_name import external_backend
 from unseen.search.backends.exact import Exact, Mask, Nearest, best_of
 from unseen.search.backends.external import ExternalBackend
-from unseen.search.backends.int8_only import Rounded
 from unseen.search.filters import MetadataTable
 from unseen.search.manifest import DamagedError, Manifest
-from unseen.search.segment import ID, SERIAL, Metadata, NewImage, RoundedVectors, Segment
+from unseen.search.segment import ID, SERIAL, VECTORS, Metadata, NewImage, Segment
 
 TRIES = 5  # a writer may tidy away what the manifest just read still named
 
@@ -85,15 +84,11 @@ class Index:
         for segment, start in zip(self.segments, self._starts.tolist(), strict=False):
             segment.rows = self._rows[start : start + len(segment.rows)]  # held once
             if segment.vectors.shape[1] != manifest.model.size:
-                raise DamagedError(segment.folder / next(iter(segment.stored)))
+                raise DamagedError(segment.folder / VECTORS)
         alive = [segment.alive for segment in self.segments]
         self.alive: Mask = np.concatenate(alive) if alive else np.zeros(0, dtype=bool)
         vectors = [segment.vectors for segment in self.segments]
-        rounded = [each.codes for each in vectors if isinstance(each, RoundedVectors)]
-        floats = [each for each in vectors if not isinstance(each, RoundedVectors)]
-        self.exact: Exact | Rounded = Exact(floats, manifest.model.normalize)
-        if manifest.precision == "int8":
-            self.exact = Rounded(rounded)
+        self.exact = Exact(vectors, manifest.model.normalize)
 
     @classmethod
     def open(cls, path: str | PathLike[str]) -> "Index":
@@ -180,8 +175,8 @@ class Index:
         """All that is known of an image, to be put in again under its id."""
         segment, row = self._place(id)
         segment.require_whole()
-        vector, rest = segment.vectors[row], float(segment.rest[row])
-        return NewImage(segment.metadata(row), vector, segment.thumbnail(row), int(id), rest)
+        vector, small = segment.vectors[row], segment.thumbnail(row)
+        return NewImage(segment.metadata(row), vector, small, int(id))
 
     def every(self) -> Iterator[tuple[int, Metadata]]:
         """Id and metadata of all images, in the order of `ids`."""

@@ -5,7 +5,6 @@ import shutil
 from collections import defaultdict
 from collections.abc import Collection, Sequence
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 
 from unseen.core.contracts import Progress
@@ -131,8 +130,8 @@ def rebuild(
         if not (resumes := _can_resume(aside, entry)):
             shutil.rmtree(aside, ignore_errors=True)
         open_aside = Writer.open(aside) if resumes else None
-        create = partial(Writer.create, aside, entry, writer.manifest.next_serial)
-        with open_aside or create(precision=writer.manifest.precision) as other:
+        serial = writer.manifest.next_serial
+        with open_aside or Writer.create(aside, entry, serial) as other:
             done = _embed_under_ids(other, model, images, progress)
             there = set(other.index().ids.tolist())
         left_out = {metadata.name: id for id, metadata in images if id not in there}

@@ -21,7 +21,6 @@ APPROXIMATE = "approximate"  # the folder of what is made of the vectors
 DERIVED = "`unseen index update INDEX` makes it again"
 AGAIN = "delete the index, and `unseen index build RUN IMAGES --out INDEX` makes it again"
 
-Precision = Literal["float32", "int8"]
 FileName = Annotated[str, Field(pattern=r"^[\w-][\w.-]*$")]  # of one folder: it cannot lead out
 
 
@@ -60,10 +59,10 @@ class ApproximateEntry(Entry):
     """A faiss index over the rows up to a serial number, and how it was evaluated."""
 
     name: FileName  # of its folder
-    kind: Literal["hnsw", "ivf_pq", "binary"]
+    kind: Literal["hnsw", "ivf_pq"]
     why: str
     last_serial: int
-    effort: int  # efSearch, nprobe, or how many candidates
+    effort: int  # efSearch or nprobe
     recall: float  # share of the 10 nearest by exact search that it finds
     num_queries: int
     files: dict[FileName, str]
@@ -103,8 +102,6 @@ class Manifest(Entry):
     approximate: ApproximateEntry | None = None
     external: ExternalEntry | None = None
     vanished: VanishedEntry | None = None
-    precision: Precision = "float32"  # of the vectors that are kept
-    first_stage: Literal["binary"] | None = None  # of a large index, where one was asked for
 
 
 def write(folder: Path, manifest: Manifest) -> None:
@@ -128,7 +125,7 @@ def read(folder: Path) -> Manifest:
         stored = json.loads(content)
         manifest = Manifest.model_validate(stored["index"])
     except (ValueError, KeyError, TypeError, ValidationError) as error:
-        raise DamagedError(path, "it cannot be read") from error
+        raise DamagedError(path, "it cannot be read, or is of another version") from error
     if _spelled(manifest) != content:
         raise DamagedError(path, "its checksum does not match")
     return manifest

@@ -1,8 +1,6 @@
 """A segment: some rows of an index, written once and never changed.
 
-    vectors.npy     float32 [n, D]; in an index of precision int8 in its place
-    codes.npy       int8 [n, D], the vectors rounded, and
-    roundings.npy   float32 [n, 2]: each one's scale, and what rounding took at most (its length)
+    vectors.npy     float32 [n, D]
     rows.npy        int64 [n, 4]: serial number, id, where its line and its thumbnail begin
     images.jsonl  one line per image: path, label, state of the file
     thumbnails.bin  WebP images one after the other
@@ -28,18 +26,16 @@ from typing import Any
 from zipfile import BadZipFile
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 from pydantic_core import from_json
 
 from unseen.core import read_limits
 from unseen.core.files import CHUNK, flush_folder, new_folder, sha256, write_bytes
 from unseen.data.images.boxes import mark
-from unseen.neighbors.int8_codes import Codes
-from unseen.search.manifest import DamagedError, ModelEntry, Precision, SegmentEntry
+from unseen.search.manifest import DamagedError, ModelEntry, SegmentEntry
 
 FOLDER = "segments"
-FLOATS, ROUNDED = ("vectors.npy",), ("codes.npy", "roundings.npy")
+VECTORS = "vectors.npy"
 SERIAL, ID, LINE, THUMBNAIL = range(4)
 LONGEST = 1.001  # a unit vector, rounded
 DIFFERS = "its checksum does not match"
@@ -90,29 +86,12 @@ class Metadata:
 
 @dataclass(frozen=True)
 class NewImage:
-    """An image on its way into the index. `id` None: it gets a new one. rest: the length of what
-    an earlier rounding took from its vector."""
+    """An image on its way into the index. `id` None: it gets a new one."""
 
     metadata: Metadata
     vector: NDArray[np.float32]  # [D]
     thumbnail: bytes
     id: int | None = None
-    rest: float = 0.0
-
-
-class RoundedVectors:
-    """Vectors kept as integers, read like an array [n, D]: what is left of them, in floats."""
-
-    def __init__(self, codes: Codes) -> None:
-        self.codes, self.shape = codes, tuple(codes.whole.shape)
-
-    def __len__(self) -> int:
-        return len(self.codes)
-
-    def __getitem__(self, rows: Any) -> NDArray[np.float32]:
-        whole, scale = self.codes.whole.numpy()[rows], self.codes.scale.numpy()[rows]
-        result: NDArray[np.float32] = whole * np.expand_dims(scale, -1)
-        return result
 
 
 class Segment:
@@ -120,19 +99,12 @@ class Segment:
 
     def __init__(self, index: Path, entry: SegmentEntry) -> None:
         self.folder, self.entry = index / FOLDER / entry.name, entry
-        names = ROUNDED if ROUNDED[0] in entry.files else FLOATS
-        *self._vectors, self._lines, self._thumbnails = (
+        self._vectors, self._lines, self._thumbnails = (
             CheckedFile(self.folder / name, entry.files[name])
-            for name in (*names, "images.jsonl", "thumbnails.bin")
+            for name in (VECTORS, "images.jsonl", "thumbnails.bin")
         )
         # copy on write: torch refuses to look at what it may not write to
-        self.stored = {name: self._array(name, 2, mmap_mode="c") for name in names}
-        self.vectors: NDArray[np.float32] | RoundedVectors = self.stored[names[0]]
-        self.rest = np.zeros(entry.rows, dtype=np.float32)  # that rounding took, its length
-        if names == ROUNDED:
-            whole, roundings = map(torch.from_numpy, self.stored.values())
-            self.vectors = RoundedVectors(Codes(whole, *roundings.T.contiguous()))
-            self.rest = self.vectors.codes.rest.numpy()
+        self.vectors: NDArray[np.float32] = self._array(VECTORS, 2, mmap_mode="c")
         self.rows: Rows = self._array("rows.npy", 2)  # read whole, and so compared
         self.alive = np.ones(entry.rows, dtype=bool)
         if entry.dead is not None:
@@ -142,9 +114,8 @@ class Segment:
                 raise DamagedError(self.folder / entry.dead) from error
 
     def require_whole(self) -> None:
-        """Raises DamagedError when a mapped file is not as it was written, or has shrunk."""
-        for file in self._vectors:
-            file.require_whole()
+        """Raises DamagedError when the mapped file is not as it was written, or has shrunk."""
+        self._vectors.require_whole()
 
     def metadata(self, row: int) -> Metadata:
         return self._metadata(self.line(row))
@@ -237,7 +208,6 @@ def write(
     images: Sequence[NewImage],
     ids: Sequence[int],
     first_serial: int,
-    precision: Precision = "float32",
 ) -> SegmentEntry:
     """A new segment, whole on the disk before anybody hears of it."""
     lines = [p.metadata.line() for p in images]
@@ -251,14 +221,7 @@ def write(
         axis=1,
     )
     vectors = np.stack([p.vector for p in images]).astype(np.float32)
-    stored = {FLOATS[0]: vectors}
-    if precision == "int8":
-        codes = Codes.of(torch.from_numpy(vectors))
-        before = torch.tensor([p.rest for p in images])
-        rest = torch.nextafter(codes.rest + before, torch.tensor(torch.inf))
-        roundings = torch.stack([codes.scale, rest], dim=1)
-        stored = {ROUNDED[0]: codes.whole.numpy(), ROUNDED[1]: roundings.numpy()}
-    return _write(index, name, stored, rows, b"".join(lines), [p.thumbnail for p in images])
+    return _write(index, name, vectors, rows, b"".join(lines), [p.thumbnail for p in images])
 
 
 def merge(index: Path, name: str, segments: Sequence[Segment]) -> SegmentEntry:
@@ -270,11 +233,8 @@ def merge(index: Path, name: str, segments: Sequence[Segment]) -> SegmentEntry:
     thumbnails = [s.thumbnail(row) for s, row in live]
     rows = np.concatenate([s.rows[s.alive] for s in segments])
     rows[:, LINE], rows[:, THUMBNAIL] = _starts(lines), _starts(thumbnails)
-    stored = {
-        file: np.concatenate([s.stored[file][s.alive] for s in segments])
-        for file in segments[0].stored
-    }
-    return _write(index, name, stored, rows, b"".join(lines), thumbnails)
+    vectors = np.concatenate([s.vectors[s.alive] for s in segments])
+    return _write(index, name, vectors, rows, b"".join(lines), thumbnails)
 
 
 def bury(index: Path, entry: SegmentEntry, dead: Rows, generation: int) -> SegmentEntry:
@@ -301,13 +261,13 @@ def check(folder: Path, files: dict[str, str]) -> None:
 def _write(
     index: Path,
     name: str,
-    stored: dict[str, NDArray[Any]],
+    vectors: NDArray[np.float32],
     rows: Rows,
     lines: bytes,
     thumbnails: list[bytes],
 ) -> SegmentEntry:
     contents = {
-        **{file: _npy(array) for file, array in stored.items()},
+        VECTORS: _npy(vectors),
         "rows.npy": _npy(rows),
         "images.jsonl": lines,
         "thumbnails.bin": b"".join(thumbnails),

@@ -33,8 +33,7 @@ from unseen.data.images.table_file import arrow, parquet_of
 from unseen.runs.job_engines import Engine
 from unseen.runs.trained_run import Trained
 from unseen.search.embedding import Unreadable, Wanted, embedded, model_entry
-from unseen.search.exchange.arrow import from_batch, schema_of, to_batch
-from unseen.search.exchange.rows import Header, Rows
+from unseen.search.exchange import Header, Rows, from_batch, schema_of, to_batch
 from unseen.search.image_sources import Source
 from unseen.search.manifest import Entry, ModelEntry
 from unseen.search.segment import NewImage

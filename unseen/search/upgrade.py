@@ -11,7 +11,6 @@ embeds it again, here or by `unseen index add` and `update`, takes the mark away
 import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -26,7 +25,7 @@ from unseen.runs.prepare import Callbacks, RunContext, computing
 from unseen.runs.select_epoch import more_validation_classes
 from unseen.runs.trained_run import Trained
 from unseen.search.compatible_embeddings import SpaceMap, Vectors, fit_maps
-from unseen.search.exchange.rows import images_of, rows_of
+from unseen.search.exchange import images_of, rows_of
 from unseen.search.image_sources import source_of
 from unseen.search.index import Index
 from unseen.search.ingest import Ingested, ingest, model_entry
@@ -135,9 +134,7 @@ def serve_compatible(
     with Writer.open(path) as writer:
         aside = path / ASIDE
         shutil.rmtree(aside, ignore_errors=True)
-        known = writer.manifest
-        create = partial(Writer.create, aside, model_entry(new), known.next_serial)
-        with create(precision=known.precision) as other:
+        with Writer.create(aside, model_entry(new), writer.manifest.next_serial) as other:
             for rows in rows_of(writer.index(), progress):
                 marked = [replace(metadata, compatible=True) for metadata in rows.metadata]
                 other.add(images_of(replace(rows, vectors=mapping(rows.vectors), metadata=marked)))

@@ -16,7 +16,6 @@ import shutil
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Literal
 from uuid import uuid4
 
 import numpy as np
@@ -42,7 +41,6 @@ from unseen.search.manifest import (
     ExternalEntry,
     Manifest,
     ModelEntry,
-    Precision,
     SegmentEntry,
     VanishedEntry,
 )
@@ -58,7 +56,6 @@ APPROXIMATE_ABOVE = 200_000  # images; up to here every search compares with all
 MOST_ROWS = 2**18  # of a segment that is merged with others: merging holds them in memory
 MOST_SMALL = 32  # smaller ones, before they are made one
 MOST_DEAD = 0.2  # share of dead rows above which a segment is written anew
-NOT_ROUNDED = "precision int8 is for unit vectors, and this run's are not normalised: leave it out"
 
 
 class Writer:
@@ -84,11 +81,8 @@ class Writer:
         model: ModelEntry,
         first_serial: int = 1,
         first_id: int = 1,
-        precision: Precision = "float32",
     ) -> Iterator["Writer"]:
         """An empty index in a new or empty folder."""
-        if precision == "int8" and not model.normalize:
-            raise ValueError(NOT_ROUNDED)
         refuse_links(path)
         path.mkdir(parents=True, exist_ok=True)
         with Lock(path / LOCK):
@@ -100,7 +94,6 @@ class Writer:
                 model=model,
                 next_serial=first_serial,
                 next_id=first_id,
-                precision=precision,
             )
             manifests.write(path, empty)
             yield cls(path, manifests.read(path))
@@ -118,9 +111,7 @@ class Writer:
         known, next_id = self.manifest, self.manifest.next_id
         fresh = iter(range(next_id, next_id + len(images)))
         ids = [next(fresh) if p.id is None else p.id for p in images]
-        entry = segments.write(
-            self.path, self._new_name(), images, ids, known.next_serial, known.precision
-        )
+        entry = segments.write(self.path, self._new_name(), images, ids, known.next_serial)
         replaced = {p.id for p in images if p.id is not None}
         self._commit(
             segments=[*self._without(replaced), entry],
@@ -168,7 +159,6 @@ class Writer:
         self._commit(
             segments=entries,
             model=taken.model,
-            precision=taken.precision,
             next_id=max(known.next_id, taken.next_id),
             next_serial=max(known.next_serial, taken.next_serial),
             approximate=None,
@@ -183,10 +173,6 @@ class Writer:
         self._external(entry).connect()
         self._commit(approximate=None, external=entry)
 
-    def use_first_stage(self, kind: Literal["binary"] | None) -> None:
-        """What chooses the vectors that are compared once the index is large; None: the usual."""
-        self._commit(first_stage=kind, approximate=None)
-
     def refresh_backend(
         self, progress: Progress | None = None, approximate_above: int = APPROXIMATE_ABOVE
     ) -> None:
@@ -199,9 +185,7 @@ class Writer:
             if known is not None:
                 self._commit(approximate=None)
         elif known is None or self._drifted(index, known):
-            kind = self.manifest.first_stage
-            made = approximate.make(index, self._new_name(), kind, progress)
-            self._commit(approximate=made)
+            self._commit(approximate=approximate.make(index, self._new_name(), progress))
 
     def _drop(self, entry: ExternalEntry) -> None:
         """What is not this index's, or cannot be reached, stays, and nothing reads it."""

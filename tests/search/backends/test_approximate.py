@@ -18,7 +18,7 @@ Rows = Callable[..., list[NewImage]]
 
 
 @pytest.mark.parametrize("normalize", [True, False])
-@pytest.mark.parametrize("kind", ["hnsw", "ivf_pq", "binary"])
+@pytest.mark.parametrize("kind", ["hnsw", "ivf_pq"])
 def test_recall_and_changes(
     tmp_path: Path,
     entry: ModelEntry,
@@ -27,12 +27,9 @@ def test_recall_and_changes(
     normalize: bool,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    if kind != "binary":  # which is asked for
-        monkeypatch.setattr(approximate, "choose", lambda count, size: (kind, "a test says so"))
+    monkeypatch.setattr(approximate, "choose", lambda count, size: (kind, "a test says so"))
     path, some = tmp_path / "i", rows(1500)
     with Writer.create(path, entry.model_copy(update={"normalize": normalize})) as writer:
-        if kind == "binary":
-            writer.use_first_stage("binary")
         writer.add(some[:1000])
         writer.refresh_backend(approximate_above=2000)
         assert writer.manifest.approximate is None

@@ -67,5 +67,5 @@ def test_the_same_neighbors_as_exact_search(
 def test_stores_are_named_milvus() -> None:
     assert parse("milvus:http://host:19530", Path("i")).uri == "http://host:19530"
     assert parse("milvus:", Path("i")).uri.endswith("i.milvus.db")
-    with pytest.raises(ValueError, match="milvus:URI, pgvector:URI or binary"):
+    with pytest.raises(ValueError, match="milvus:URI or pgvector:URI"):
         parse("redis:", Path("i"))

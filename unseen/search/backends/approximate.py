@@ -3,9 +3,6 @@
     hnsw     a graph of neighbours over whole vectors (Y. Malkov, D. Yashunin, TPAMI 2018): the
              best recall for its time, chosen while it fits into MEMORY bytes
     ivf_pq   vectors in cells, each packed into some bytes (H. Jégou et al., TPAMI 2011), above
-    binary   two bits for each number of a vector, the signs of random projections, all of which
-             are compared (M. Charikar, STOC 2002); where it was asked for: made in no time, a
-             sixteenth of the bytes of the vectors, more candidates to compare again
 
 Candidates are compared again with the vectors themselves. The effort at query time is doubled until
 the share of the ten nearest images that it finds, against exact search on images of the index,
@@ -33,13 +30,12 @@ from unseen.search.segment import CheckedFile, check
 if TYPE_CHECKING:
     from unseen.search.index import Index
 
-Kind = Literal["hnsw", "ivf_pq", "binary"]
+Kind = Literal["hnsw", "ivf_pq"]
 
 MEMORY = 2**32
 LINKS = 32  # of each vector in the graph
-BITS = 2  # for each number
-CANDIDATES = {"hnsw": 4, "ivf_pq": 32, "binary": 4}  # for each asked for, at least
-FIRST_EFFORT = {"hnsw": 64, "ivf_pq": 16, "binary": 64}
+CANDIDATES = {"hnsw": 4, "ivf_pq": 32}  # for each asked for, at least
+FIRST_EFFORT = {"hnsw": 64, "ivf_pq": 16}
 CHUNK = 4096
 COMPARED = 2**15  # candidates at a time
 
@@ -70,25 +66,19 @@ class Approximate:
     ) -> NDArray[np.int64]:
         faiss = _faiss()
         self._file.require_whole()
-        opened = self._opened
         selector: dict[str, Any] = {}
         if usable is not None:
             bits = np.packbits(usable, bitorder="little")
             selector["sel"] = faiss.IDSelectorBitmap(bits)
         effort = effort or self.entry.effort
-        request = queries.numpy()
         if self.entry.kind == "hnsw":
             parameters = faiss.SearchParametersHNSW(efSearch=max(effort, wanted), **selector)
-        elif self.entry.kind == "binary":
-            encoder, opened = opened
-            request, wanted = encoder.sa_encode(request), min(len(self.rows), max(effort, wanted))
-            parameters = faiss.SearchParameters(**selector) if selector else None
         else:
             parameters = faiss.SearchParametersIVF(nprobe=effort, **selector)
         # faiss.contrib.torch_utils, which some packages import, puts a `search` without parameters
         # in the place of the first one and keeps that under another name
-        search = getattr(opened, "search_numpy", opened.search)
-        _, places = search(request, wanted, params=parameters)
+        search = getattr(self._opened, "search_numpy", self._opened.search)
+        _, places = search(queries.numpy(), wanted, params=parameters)
         result: NDArray[np.int64] = places
         if (result >= len(self.rows)).any():
             raise DamagedError(self._file.path)
@@ -112,19 +102,11 @@ class Approximate:
 
     @cached_property
     def _opened(self) -> Any:
-        faiss, is_binary = _faiss(), self.entry.kind == "binary"
+        faiss = _faiss()
         try:
-            how = 0 if is_binary else faiss.IO_FLAG_MMAP_IFC
-            opened = faiss.read_index(str(self._file.path), how)
+            return faiss.read_index(str(self._file.path), faiss.IO_FLAG_MMAP_IFC)
         except RuntimeError as error:
             raise DamagedError(self._file.path) from error
-        if not is_binary:
-            return opened
-        shape = opened.ntotal, opened.code_size
-        flat = faiss.IndexBinaryFlat(8 * opened.code_size)  # which can leave some out
-        flat.add(faiss.rev_swig_ptr(opened.codes.data(), math.prod(shape)).reshape(shape))
-        opened.reset()  # it still knows how queries are turned into bits
-        return opened, flat
 
 
 def choose(count: int, size: int) -> tuple[Kind, str]:
@@ -136,14 +118,11 @@ def choose(count: int, size: int) -> tuple[Kind, str]:
     return "ivf_pq", f"{message}, more than {MEMORY / 2**30:.2g} GB: vectors are packed"
 
 
-def make(
-    index: "Index", name: str, kind: Kind | None = None, progress: Progress | None = None
-) -> ApproximateEntry:
+def make(index: "Index", name: str, progress: Progress | None = None) -> ApproximateEntry:
     """A faiss index over the live images, with the effort that reaches the recall."""
     faiss = _faiss()
     vectors, serials = index.vectors(), index.serials[index.alive]
-    chosen, why = choose(*vectors.shape)
-    kind = kind or chosen
+    kind, why = choose(*vectors.shape)
     made = _empty(kind, vectors, index.manifest.model.normalize)
     for start in range(0, len(vectors), CHUNK):
         made.add(vectors[start : start + CHUNK])
@@ -160,7 +139,7 @@ def make(
     entry = ApproximateEntry(
         name=name,
         kind=kind,
-        why=why if kind == chosen else "asked for",
+        why=why,
         last_serial=int(serials[-1]),
         effort=FIRST_EFFORT[kind],
         recall=0.0,
@@ -187,11 +166,6 @@ def _empty(kind: Kind, vectors: NDArray[np.float32], normalize: bool) -> Any:
     if kind == "hnsw":
         made = faiss.IndexHNSWFlat(size, LINKS, metric)
         made.hnsw.efConstruction = 80
-        return made
-    if kind == "binary":
-        made = faiss.IndexLSH(size, BITS * size + -BITS * size % 8, True, True)
-        sample = np.random.default_rng(0).permutation(count)[:CHUNK]
-        made.train(np.ascontiguousarray(vectors[np.sort(sample)]))
         return made
     cells = max(1, min(round(4 * math.sqrt(count)), count // 39))
     pieces = next(p for p in range(max(1, size // 4), 0, -1) if size % p == 0)

@@ -23,7 +23,7 @@ def parse(backend: str, index: Path) -> ExternalEntry:
     kind, colon, uri = backend.partition(":")
     if kind not in KINDS or not colon or (kind == "pgvector" and not uri):
         raise ValueError(
-            "backend must be milvus:URI, pgvector:URI or binary, e.g. milvus:http://host:19530 or "
+            "backend must be milvus:URI or pgvector:URI, e.g. milvus:http://host:19530 or "
             f"pgvector:postgresql://user@host/images, got {backend!r}"
         )
     if kind == "pgvector" and PASSWORD.search(uri):

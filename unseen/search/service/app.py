@@ -170,7 +170,6 @@ def metadata_of(snapshot: Snapshot) -> dict[str, Any]:
             "backbone": model.config.model.backbone,
             "size": known.model.size,
             "precision": model.config.training.precision,
-            "vectors": known.precision,
             "fingerprint": known.model.fingerprint,
         },
         "search": {"backend": backend, "recall": result},

@@ -102,7 +102,7 @@ def answer_body(
         for hit in answer.hits[start:]
     ]
     return AnswerBody(
-        decision=answer.decision, labels=answer.labels, total=min(total, DEEPEST), hits=hits
+        decision=answer.decision, labels=list(answer.labels), total=min(total, DEEPEST), hits=hits
     )
 
 

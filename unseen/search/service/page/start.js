@@ -70,7 +70,7 @@ function metadataOf({ images, labels, labelled, model, search, changed, calibrat
     ["Images", `${number.format(images)}${labelled < images ? `, ${number.format(labelled)} with a label` : ""}`],
     ["Labels", number.format(labels)],
     ["Model", `${model.run}: ${model.backbone}, ${model.size} numbers an image`],
-    ["Precision", `${model.precision} network, ${model.vectors} vectors`],
+    ["Precision", `${model.precision} network`],
     ["Search", search.recall === null || search.recall === 1 ? (BACKENDS[search.backend] ?? search.backend) : `${BACKENDS[search.backend]}, finds ${percent(search.recall, 2)} of the ten nearest`],
     ["Last changed", new Date(changed).toLocaleString("en", { dateStyle: "medium", timeStyle: "short" })],
     ["Calibrated", calibration ? `yes: threshold ${calibration.threshold.toFixed(3)}, reached by at most ${percent(calibration.bound)} of wrong pairs` : `no: ${uncalibrated}`],

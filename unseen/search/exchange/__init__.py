@@ -1,1 +1,0 @@
-"""An index as other programs keep vectors: Parquet, LanceDB, Milvus, plain arrays; and back."""
