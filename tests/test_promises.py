@@ -57,6 +57,22 @@ def test_s3_holds_images_vectors_and_an_index(images: Path, s3: str, tmp_path: P
     unseen("index", "build", tmp_path / "run", images, "--out", index)
     unseen("index", "export", index, "--to", "lance", "--out", f"{s3}/rows")
     assert lancedb.connect(f"{s3}/rows").open_table("images").count_rows() == 80
+    far = tmp_path / "far.index"
+    unseen("index", "build", tmp_path / "run", f"{s3}/images", "--out", far)
+    pairs = [
+        {Path(m.path).name: (id, m.path) for id, m in Index.open(i).every()} for i in (far, index)
+    ]
+    assert len(pairs[0]) == 80
+    assert all(path.startswith(f"{s3}/images/") for _, path in pairs[0].values())
+    vectors = [
+        Index.open(place).vectors([named[name][0] for name in sorted(named)])
+        for place, named in zip((far, index), pairs, strict=True)
+    ]
+    np.testing.assert_allclose(*vectors, atol=1e-6)
+    unseen("index", "verify", far, "--thorough", "--allow-remote")
+    store.rm(pairs[0]["7.png"][1])
+    unseen("index", "update", far, "--allow-remote")
+    assert len(Index.open(far)) == 79
 
 
 @pytest.mark.xdist_group("promises")

@@ -20,7 +20,7 @@ from unseen.data.images.load_image import load_image
 from unseen.data.in_memory.user_data import as_image
 from unseen.export import bundle
 from unseen.export import inference as inferring
-from unseen.export.agreement import MODES, agreement, write_files
+from unseen.export.agreement import EXAMPLE, MODES, agreement, write_files
 from unseen.export.inference import as_input, describe, inference
 from unseen.export.onnx_file import write_onnx
 from unseen.export.torch_program import write_program
@@ -229,6 +229,34 @@ def test_the_code_of_a_bundle_agrees_on_files_of_every_mode(made: Bundled, tmp_p
     assert agreement(made.run, made.folder, f"{made.code}\n{ending}", images) >= 0.999
     with pytest.raises(ValueError, match=r"does not run \(AssertionError\): not kept"):
         agreement(made.run, made.folder, f"import unseen\n{made.code}\n{ending}", images)
+
+
+def test_the_code_of_a_bundle_runs_where_the_package_is_not_installed(
+    made: Bundled, tmp_path: Path
+) -> None:
+    """An isolated Python whose only packages are the others of this environment."""
+    (site := tmp_path / "site").mkdir()
+    for entry in Path(np.__file__).parents[1].iterdir():
+        if not entry.name.startswith(("unseen", "__editable__")) and entry.suffix != ".pth":
+            (site / entry.name).symlink_to(entry)
+    files = write_files(tmp_path, as_tensors(real_images()))
+    code = made.code.replace(EXAMPLE, repr([str(file) for file in files]))
+    script = f"""import sys
+sys.path += [{str(site)!r}, {str(made.folder)!r}]
+try:
+    import unseen
+except ModuleNotFoundError:
+    pass
+else:
+    raise SystemExit("the package is there")
+{code}
+np.save({str(tmp_path / "vectors.npy")!r}, vectors)
+"""
+    words = [sys.executable, "-I", "-S", "-B", "-c", script]
+    ran = subprocess.run(words, cwd=made.folder, capture_output=True, text=True, check=False)
+    assert ran.returncode == 0, ran.stderr
+    vectors = torch.from_numpy(np.load(tmp_path / "vectors.npy"))
+    assert torch.cosine_similarity(vectors, made.run.embed(files)).min() >= 0.999
 
 
 @pytest.mark.parametrize(

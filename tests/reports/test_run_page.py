@@ -86,6 +86,16 @@ def test_a_result_below_its_start_is_the_headline(
     assert "ImageNet weights, head at its start" in html
 
 
+def test_how_far_training_went_stands_on_the_page(
+    run: Path, dataset: Any, result: dict[str, Any]
+) -> None:
+    far = {"stage": "head", "epochs": 7, "planned": 60, "image_size": 128, "minutes": 2.0}
+    (run / "result.json").write_text(json.dumps(result | {"extent": far}))
+    text = written(run, dataset).text
+    for fact in ("selected stage head", "epochs trained 7 of 60 planned", "image size 128 px"):
+        assert fact in text
+
+
 def test_copies_across_the_split_are_reported_before_the_numbers(
     run: Path, dataset: Any, result: dict[str, Any]
 ) -> None:

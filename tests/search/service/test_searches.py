@@ -3,10 +3,13 @@
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
+import torch
 from starlette.testclient import TestClient
 
 from tests.search.service.conftest import HOSTS, calibration
+from unseen.export.agreement import MODES, write_files
 from unseen.search.feedback import mean, rocchio
 from unseen.search.service.app import create_app
 from unseen.search.service.index_registry import IndexRegistry, Neighbor
@@ -33,6 +36,21 @@ def test_a_form_is_searched_as_the_bytes_are(client: TestClient, images: Path) -
     expected = client.post("/api/search?k=5", content=content).json()
     assert client.post("/api/search?k=5", files=form([content])).json() == expected
     assert client.post("/api/search?k=5", files={"image": content}).json() == expected
+
+
+def test_an_upload_of_any_mode_asks_as_its_file_does(
+    client: TestClient, registry: IndexRegistry, tmp_path: Path
+) -> None:
+    """The child that decodes uploads and the toolkit see the same pixels."""
+    levels = np.random.default_rng(0).normal(128, 40, (1, 3, 40, 40)).clip(0, 255)
+    files = write_files(tmp_path, torch.from_numpy(levels))
+    vectors = registry.snapshot.model.embed(files)
+    for mode, file, vector in zip(MODES, files, vectors, strict=True):
+        expected = registry.snapshot.by_vector(vector.numpy(), 30, None).hits
+        hits = client.post("/api/search?k=30", content=file.read_bytes()).json()["hits"]
+        found = {hit["id"]: hit["similarity"] for hit in hits}
+        wanted = {hit.id: pytest.approx(hit.similarity, abs=1e-3) for hit in expected}
+        assert found == wanted, mode
 
 
 def test_several_images_ask_by_their_mean(
