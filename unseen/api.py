@@ -177,7 +177,8 @@ def fit(
         backbone (auto): `small_conv`, a network of torchvision or timm; of features
             `features:512`.
         weights (auto): none: random; `imagenet`; or a file.
-        pooling (auto): `own`, `avg`, `max`, `avg+max` or `gem`.
+        pooling (auto): `own` (as published), `avg`, `max`, `avg+max`, `gem`; of transformers also
+            `cls`, `cls+avg`, `attention`.
         mirror (false): the descriptor is the mean of an image's and its mirror image's;
             `evaluation`: not in training.
         adapter (none): `lora`: the layers stay, a small matrix beside each is trained.

@@ -85,23 +85,22 @@ def test_input_specs():
 
 
 @pytest.mark.parametrize(
-    ("name", "features", "has_map"),
+    ("name", "features", "channels"),
     [
-        ("timm:resnet18", 512, True),
-        ("timm:vit_tiny_patch16_224", 192, False),
-        ("timm:efficientnet_b0", 1280, True),
-        ("timm:swin_tiny_patch4_window7_224", 768, True),
+        ("timm:resnet18", 512, 512),
+        ("timm:vit_tiny_patch16_224", 192, 192),
+        ("timm:mobilenetv3_small_050", 1024, 288),
+        ("timm:swin_tiny_patch4_window7_224", 768, 768),
     ],
 )
-def test_timm(name, features, has_map):
+def test_timm(name, features, channels):
     size = 56 if "swin" in name else 32
     backbone = create_backbone(name, size).eval()
     with torch.inference_mode():
         pooled, maps = backbone(torch.randn(2, 3, size, size))
     assert pooled.shape == (2, features)
-    assert (maps is not None) == has_map
-    if maps is not None:
-        assert maps.shape[1] == features
+    assert (backbone.num_features, backbone.num_channels) == (features, channels)
+    assert maps.shape == (2, channels, *[2 if name[5:8] in ("vit", "swi") else 1] * 2)
 
 
 def test_weights_that_cannot_be_had_say_so_without_waiting(tmp_path, monkeypatch):
@@ -127,7 +126,7 @@ def test_pooling_of_tokens_leaves_the_class_token_out():
         tokens = backbone.features(images)
         pooled, maps = backbone(images)
     torch.testing.assert_close(pooled, tokens[:, 1:].amax(dim=1))
-    assert maps is None
+    assert torch.equal(maps, tokens[:, 1:].mT.reshape(2, 192, 2, 2))
 
 
 def test_pooling_is_a_choice():

@@ -114,7 +114,7 @@ def test_models_of_timm_and_torchvision() -> None:
 
     timm, models = pytest.importorskip("timm"), pytest.importorskip("torchvision.models")
     model = timm.create_model("tf_efficientnet_lite0", num_classes=0)
-    assert input_spec_of(model, None) == InputSpec(224)
+    assert input_spec_of(model, None) == InputSpec(224, interpolation="bicubic")
     assert input_spec_of(model, None).source == "the pretrained_cfg of EfficientNet"
     model = timm.create_model("resnet10t", num_classes=0)
     assert input_spec_of(model, None).mean == IMAGENET_MEAN

@@ -45,8 +45,8 @@ def test_training_mode_is_left_alone(make_network, images):
 def test_a_layer_that_is_not_there_or_does_not_run_is_refused_at_once(make_network):
     with pytest.raises(ValueError, match="no layer named 'stage9': did you mean stage"):
         Described(make_network(), "stage9")
-    with pytest.raises(ValueError, match="do not run in a forward pass: global_pool"):
-        Described(make_network("timm:resnet18"), "global_pool")
+    with pytest.raises(ValueError, match="do not run in a forward pass: fc"):
+        Described(make_network("timm:resnet18"), "fc")
 
 
 @pytest.mark.parametrize(

@@ -207,7 +207,7 @@ def test_same_seed_same_start_and_no_global_state() -> None:
 
 def test_what_is_missing_is_named() -> None:
     out = output()
-    with pytest.raises(ValueError, match=r"horde needs the network's last map.*convolutional"):
+    with pytest.raises(ValueError, match=r"horde needs the network's last map.*choose another"):
         make()(Output(out.embeddings, out.pooled), LABELS)
     with pytest.raises(ValueError, match="made for maps of 7 channels, got 4"):
         make(num_channels=7)(out, LABELS)

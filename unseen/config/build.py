@@ -217,8 +217,8 @@ def objective(
         for_maps: dict[str, Any] = {}
         if net is not None:
             _refuse_frozen_maps(config, component, net)
-            channels = net.backbone.num_features
-            for_maps = dict.fromkeys(("num_channels", "num_features"), num_heads * channels)
+            channels, pooled = net.backbone.num_channels, num_heads * net.backbone.num_features
+            for_maps = {"num_channels": num_heads * channels, "num_features": pooled}
             for_maps["reduce"] = None if model.ensemble is None else channels
         own = {"make_loss": loss, "miner": miner(seed + 1), "seed": seed}
         with seeded(seed + 2):
@@ -329,9 +329,9 @@ def image_transforms(
     transform = config.data.transform
     if transform.name is None:
         return None, None
-    spec = net.backbone.input_spec
-    crop = transform.smallest_crop
-    return transforms.named(transform.name, size or spec.size, spec.mean, spec.std, crop)
+    spec, name = net.backbone.input_spec, transform.name
+    more = (spec.mean, spec.std, transform.smallest_crop, spec.resizing)
+    return transforms.named(name, size or spec.size, *more)
 
 
 def schedule(config: ResolvedConfig, steps_per_epoch: int) -> Callable[[int], float]:

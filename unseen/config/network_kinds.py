@@ -10,7 +10,7 @@ from unseen.core import custom_components
 from unseen.core.names import known
 from unseen.models.backbone import FEATURES, OWN, Mirror
 from unseen.models.head import PRINCIPAL
-from unseen.models.pooling import POOLINGS
+from unseen.models.pooling import OF_TOKENS, POOLINGS
 
 PLAIN = "plain"  # a backbone and a head, as the other keys say
 Size = Annotated[int, Field(ge=1)]
@@ -40,7 +40,8 @@ class Network(Table):
         network: `plain`, one that was published as a whole (`net_a` to `net_f`), or your own.
         backbone: `small_conv`, a network of torchvision or timm; of features `features:512`.
         weights: none: random; `imagenet`; or a file.
-        pooling: `own`, `avg`, `max`, `avg+max` or `gem`.
+        pooling: `own` (as published), `avg`, `max`, `avg+max`, `gem`; of transformers also `cls`,
+            `cls+avg`, `attention`.
         mirror: the descriptor is the mean of an image's and its mirror image's; `evaluation`: not
             in training.
         adapter: `lora`: the layers stay, a small matrix beside each is trained.
@@ -67,7 +68,8 @@ class Network(Table):
     @field_validator("pooling", check_fields=False)
     @classmethod
     def _is_a_pooling(cls, name: str | None) -> str | None:
-        return name if name is None else known(name, ["auto", OWN, *POOLINGS], "pooling")
+        allowed = ["auto", OWN, *POOLINGS, *OF_TOKENS]
+        return name if name is None else known(name, allowed, "pooling")
 
     @property
     def nested_sizes(self) -> list[int]:

@@ -113,7 +113,7 @@ def _knows_enough(config: ResolvedConfig, head: Head) -> bool:
     is_trained = stays and model.weights is not None
     if head.hidden or not (is_trained or model.backbone.startswith(FEATURES)):
         return False
-    pooled = backbone_info(model.backbone).num_features
+    pooled = backbone_info(model.backbone, model.pooling or OWN).num_features
     return model.embedding_size <= pooled
 
 

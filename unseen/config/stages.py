@@ -36,7 +36,7 @@ from unseen.config.tables import Stage
 from unseen.core.names import known
 from unseen.core.reason import Reason
 from unseen.core.relevance import CLASSES
-from unseen.models.backbone import IMAGENET, backbone_info, create_backbone
+from unseen.models.backbone import IMAGENET, OWN, backbone_info, create_backbone
 from unseen.models.head import PRINCIPAL, Head
 from unseen.models.layer_outputs import POOLED
 from unseen.models.network import EmbeddingNetwork
@@ -135,7 +135,7 @@ def _check_other_network(config: ResolvedConfig, name: str) -> None:
             f"stage {name} has a backbone of its own, {config.model.backbone}, and weights = "
             f"{config.model.weights} are for another: leave one out"
         )
-    pooled = backbone_info(config.model.backbone).num_features
+    pooled = backbone_info(config.model.backbone, config.model.pooling or OWN).num_features
     if config.model.starts_principal and config.model.embedding_size > pooled:
         raise ValueError(
             f"stage {name}: head.start = {PRINCIPAL} needs embedding_size <= {pooled}, what "

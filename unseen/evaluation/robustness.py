@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from unseen.core.contracts import Batch, Progress
+from unseen.core.contracts import Batch, Output, Progress
 from unseen.diagnostics.scatter import Scatter
 from unseen.evaluation.retrieve import retrieve
 from unseen.metrics.recall import Recall
@@ -60,10 +60,12 @@ def robustness(
     was_training = network.training
     network.eval()
     for batch in batches:
-        maps = network(batch.images.to(device)).maps
-        if maps is None:
-            raise ValueError("the robustness test needs a network whose last layer is a map")
-        features = maps.flatten(2)  # [N, C, P]
+        output = network(batch.images.to(device))
+        if output.maps is None or not _is_pooled(network, output):
+            raise ValueError(
+                "the robustness test needs a network that pools its last map or tokens"
+            )
+        features = output.maps.flatten(2)  # [N, C, P]
         for fraction in fractions:
             for draw in range(1 if fraction == 1 else draws):
                 some = _some_places(features, fraction, generator)
@@ -76,6 +78,12 @@ def robustness(
             progress(sum(map(len, labels)), total)
     network.train(was_training)
     return _summary(result, torch.cat(labels), torch.cat(local)[:SCATTERED], normalize)
+
+
+def _is_pooled(network: EmbeddingNetwork, output: Output) -> bool:
+    """Whether the pooling of the map, and nothing else, gives the descriptor."""
+    again = network.backbone.pooling(output.maps)
+    return again.shape == output.pooled.shape and torch.allclose(again, output.pooled, rtol=1e-3)
 
 
 def _some_places(

@@ -82,7 +82,7 @@ def describe(trained: Trained) -> dict[str, Any]:
         side = min(transform.crop(300, 200).size)
         resize = "both sides" if squeezes else "short side"
         whole = {"resize": resize, "to": side, "crop": f"centre {size} x {size}"}
-    kind = "Lanczos" if getattr(transform, "lanczos", False) else "bilinear"
+    kind = getattr(transform, "interpolation", "bilinear")
     return whole | {
         "size": size,
         "interpolation": f"{kind}, antialiased",

@@ -4,7 +4,8 @@
     efficientnet_lite0 | 1 | 2              ImageNet weights from installed packages, no download
     resnet50 | vgg16_bn | googlenet         torchvision's
     bn_inception | resnet50_caffe           ours, and the first ResNet-50; weights from a file
-    timm:<model>                            any model of timm, e.g. timm:resnet18
+    timm:<model>                            any model of timm, e.g. timm:resnet18,
+                                            timm:hf-hub:<owner>/<model>, timm:local-dir:<folder>
     features:<size>                         none: the data are descriptors of that size
     ./my_body.py:MyBody                     from outside (`core/custom_components.py`): a class, or
                                             a function that makes a module, giving maps or vectors
@@ -14,7 +15,8 @@
 
 import importlib
 import inspect
-from dataclasses import dataclass
+import math
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import torch
@@ -24,7 +26,14 @@ from unseen.core import custom_components
 from unseen.core.names import advice
 from unseen.models.body_spec import InputSpec, Recipe, input_spec_of
 from unseen.models.frozen_batch_norm import freeze_batch_norm, hold_statistics
-from unseen.models.pooling import POOLINGS, create_pooling
+from unseen.models.pooling import (
+    ATTENTION,
+    CLS,
+    CLS_AND_MEAN,
+    OF_TOKENS,
+    POOLINGS,
+    create_pooling,
+)
 from unseen.models.weights import load_weights
 
 Mirror = bool | Literal["evaluation"]
@@ -40,27 +49,30 @@ BODIES = {  # name -> the file with its recipe, imported when it is asked for
     "bn_inception": "bn_inception",
     "resnet50_caffe": "resnet50_caffe",
 }
+_PREFIX = ("cls_token", "class_token", "register_tokens", "storage_tokens")
 KIND = "backbones"  # what packages announce them as
 TIMM = "timm:"
 FEATURES = "features:"
 IMAGENET = "imagenet"
-OWN = (
-    "own"  # a network's own pooling: the mean of a map, whatever a transformer does with its tokens
-)
+OWN = "own"  # as published: what timm's `forward_head` gives before the classifier, or the mean
 
 
 class Backbone(nn.Module):
     """A body, its pooling and how it wants its images; `train()` leaves frozen layers frozen.
 
     Args:
-        body: Images to a map [N, C, H, W], or to tokens [N, T, C].
-        num_features: Numbers of a pooled descriptor.
+        body: Images to a map [N, C, H, W], to tokens [N, T, C] or to vectors.
+        num_features: Channels of the map or the tokens, `num_channels` from here on.
         input_spec: Size and normalisation of images.
-        pooling: `own`, as the body was trained, or one of `unseen.models.pooling`.
+        pooling: `own`, as published; `avg`, `max`, `avg+max` or `gem` of the map or of the patch
+            tokens, never of class and register tokens; `cls`, the class token; `cls+avg`, beside it
+            the mean of the patch tokens, so that it is twice as long; `attention`, as published,
+            where that is attention. A transformer's `fc_norm` follows.
         frozen_bn: What stays of batch norm: `off` nothing, `stats` its means and variances, `full`
             its weights, too.
         mirror: Each image also passes as its mirror image, and the descriptor is the mean of both;
             the map is that of the image as it is. `evaluation`: not in training.
+        num_own: Numbers that its own pooling gives; None: `num_features`.
 
     Example:
         >>> from unseen.models import create_backbone
@@ -77,14 +89,16 @@ class Backbone(nn.Module):
         pooling: str = OWN,
         frozen_bn: str = "off",
         mirror: Mirror = False,
+        num_own: int | None = None,
     ) -> None:
         super().__init__()
-        if pooling not in (OWN, *POOLINGS):
-            allowed = ", ".join((OWN, *POOLINGS))
-            raise ValueError(f"pooling must be one of {allowed}, got {pooling!r}")
-        self.body, self.num_features, self.input_spec = body, num_features, input_spec
-        self.pools_itself = pooling == OWN
-        self.pooling = create_pooling("avg" if self.pools_itself else pooling)
+        _check_pooling(body, pooling)
+        self.body, self.num_channels, self.input_spec = body, num_features, input_spec
+        self.num_features = _num_pooled(num_features, num_own, pooling)
+        self.pools_itself = pooling in (OWN, ATTENTION)
+        self.class_token = pooling if pooling in (CLS, CLS_AND_MEAN) else None
+        self.num_prefix = _num_prefix_tokens(body)
+        self.pooling = create_pooling(pooling if pooling in POOLINGS else "avg")
         self.has_channels_last = getattr(body, "output_fmt", None) == "NHWC"  # timm says so of Swin
         self.frozen_bn, self.mirror = frozen_bn, mirror
         self._frozen: list[nn.Module] = []
@@ -113,19 +127,45 @@ class Backbone(nn.Module):
         return "mirror" if self.mirror else ""
 
     def pool(self, features: Tensor) -> tuple[Tensor, Tensor | None]:
-        if features.ndim == 4:
-            maps = features.permute(0, 3, 1, 2) if self.has_channels_last else features
-            return self.pooling(maps), maps
+        """The pooled descriptors, and the map: of tokens, that of the patches."""
         body: Any = self.body
-        if features.ndim == 2 and not hasattr(body, "forward_head"):
+        maps = self.places("", features)
+        if maps.ndim == 3:
+            maps = maps.transpose(1, 2).unflatten(2, self.grid(maps.shape[1]))
+        shown = maps if maps.ndim == 4 else None
+        if self.pools_itself and hasattr(body, "forward_head"):
+            return body.forward_head(features, pre_logits=True), shown
+        if shown is None:
+            if not self.pools_itself:
+                raise ValueError("this backbone has no map to pool: leave pooling out")
             return features, None
-        if features.ndim == 3 and not self.pools_itself:
-            patches = features[:, getattr(body, "num_prefix_tokens", 0) :]  # [N, T, C]
-            return self.pooling(patches.transpose(1, 2)[..., None]), None
-        if not self.pools_itself:
-            raise ValueError("this backbone has no map to pool: leave pooling out")
-        pooled: Tensor = body.forward_head(features, pre_logits=True)
-        return pooled, None
+        result = [] if self.class_token is None else [features[:, 0]]
+        result += [] if self.class_token == CLS else [self.pooling(maps)]
+        if features.ndim == 3 and isinstance(norm := getattr(body, "fc_norm", None), nn.Module):
+            result = [norm(each) for each in result]
+        return torch.cat(result, dim=1), shown
+
+    def places(self, layer: str, output: Tensor) -> Tensor:
+        """What a layer of the body (or the body: "") gives, of places alone: a map [N, C, H, W] or
+        the tokens of patches [N, T, C]; whatever else it is stays."""
+        if output.ndim == 4 and self.has_channels_last:
+            return output.permute(0, 3, 1, 2)
+        if output.ndim == 4 and self.skipped(layer, output[:, 0]):  # one map of tokens per head
+            output = output.transpose(1, 2).flatten(2)
+        return output[:, self.skipped(layer, output) :] if output.ndim == 3 else output
+
+    def skipped(self, layer: str, output: Tensor) -> int:
+        """How many of a layer's tokens, the first ones, are of no place in the image."""
+        has_prefix = output.ndim == 3 and output.shape[1] > self.num_prefix
+        return self.num_prefix if has_prefix and "patch_embed" not in layer.split(".") else 0
+
+    def grid(self, num_patches: int) -> tuple[int, int]:
+        """Rows and columns of the patches of an image."""
+        made: Any = getattr(getattr(self.body, "patch_embed", None), "grid_size", None)
+        if made is not None and math.prod(made) == num_patches:
+            return tuple(made)
+        side = math.isqrt(num_patches)
+        return (side, side) if side * side == num_patches else (1, num_patches)
 
     def freeze(self, modules: list[nn.Module], parameters: list[nn.Parameter]) -> None:
         """Layers that are to stay as they are: no gradient, evaluation mode for ever."""
@@ -149,6 +189,33 @@ class Backbone(nn.Module):
         return self
 
 
+def _check_pooling(body: nn.Module, name: str) -> None:
+    allowed = (OWN, *POOLINGS, *OF_TOKENS)
+    if name not in allowed:
+        raise ValueError(f"pooling must be one of {', '.join(allowed)}, got {name!r}")
+    tokens = ("attn_pool",) if name == ATTENTION else ("cls_token", "class_token")
+    if name in OF_TOKENS and all(getattr(body, each, None) is None for each in tokens):
+        kind = "attention pooling" if name == ATTENTION else "class token"
+        raise ValueError(
+            f"pooling={name}: this backbone has no {kind}, pooling=own is as published"
+        )
+
+
+def _num_pooled(num_channels: int, num_own: int | None, pooling: str) -> int:
+    if pooling in (OWN, ATTENTION):
+        return num_own or num_channels
+    return (2 if pooling == CLS_AND_MEAN else 1) * num_channels
+
+
+def _num_prefix_tokens(body: nn.Module) -> int:
+    """Class and register tokens: as timm says, or the parameters that other sources call so."""
+    for module in body.modules():
+        if isinstance(stated := getattr(module, "num_prefix_tokens", None), int):
+            return stated
+    last = {name.rpartition(".")[2]: each for name, each in body.named_parameters()}
+    return sum(each.shape[1] for name, each in last.items() if name in _PREFIX and each.ndim == 3)
+
+
 def with_mirror_images(images: Tensor) -> Tensor:  # [2N, C, H, W]
     """Each image, and after it its mirror image."""
     both = torch.stack([images, images.flip(-1)], dim=1).flatten(0, 1)
@@ -169,7 +236,7 @@ def create_backbone(
         name: `small_conv`, a network of torchvision or timm; of features `features:512`.
         image_size: Of its images; None: the size the network was made for.
         weights: None: random; `imagenet`; or a file.
-        pooling: `own`, `avg`, `max`, `avg+max` or `gem`.
+        pooling: One of `Backbone`'s.
         frozen_bn: What stays of batch norm: `off`, `stats` or `full`.
         mirror: The descriptor is the mean of an image's and its mirror image's.
 
@@ -186,9 +253,9 @@ def create_backbone(
     body = recipe.make(weights == IMAGENET)
     if weights not in (None, IMAGENET):
         load_weights(body, weights, recipe.classifiers, lambda state: recipe.adapt(state, body))
-    spec = recipe.input_spec
-    spec = InputSpec(image_size or spec.size, spec.mean, spec.std)
-    backbone = Backbone(body, recipe.num_features, spec, pooling, frozen_bn, mirror)
+    spec = replace(recipe.input_spec, size=image_size or recipe.input_spec.size)
+    num_features, num_own = recipe.num_features, recipe.num_own
+    backbone = Backbone(body, num_features, spec, pooling, frozen_bn, mirror, num_own)
     if frozen_bn == "full":
         from unseen.models.folded_training import fold_in_training  # noqa: PLC0415 - imports timm
 
@@ -206,12 +273,13 @@ class Metadata:
     input_spec: InputSpec
 
 
-def backbone_info(name: str) -> Metadata:
+def backbone_info(name: str, pooling: str = OWN) -> Metadata:
     """Descriptor size and wanted images, without the cost of random weights."""
     if name.startswith(FEATURES):
         return Metadata(_feature_count(name), InputSpec(0))
     recipe = _recipe(name, None)
-    return Metadata(recipe.num_features, recipe.input_spec)
+    num_features = _num_pooled(recipe.num_features, recipe.num_own, pooling)
+    return Metadata(num_features, recipe.input_spec)
 
 
 def _recipe(name: str, image_size: int | None) -> Recipe:

@@ -6,9 +6,8 @@ from typing import Any
 
 from torch import nn
 
+from unseen.data.images.crops import BICUBIC, BILINEAR, USUAL_CROP_PCT, Channels, Resizing
 from unseen.models.weights import State
-
-Channels = tuple[float, float, float]
 
 IMAGENET_MEAN: Channels = (0.485, 0.456, 0.406)
 IMAGENET_STD: Channels = (0.229, 0.224, 0.225)
@@ -27,26 +26,38 @@ class InputSpec:
         mean: Of red, green, blue.
         std: Of red, green, blue.
         source: Where they are from, for the reader.
+        interpolation: `bilinear`, `bicubic` or `lanczos`, in the transforms `base` and `adv`.
+        crop_pct: What their centre crop shows of the short side, 0 to 1, as timm calls it.
+        is_squeezed: Both sides are resized to one length before it.
 
     Example:
         >>> from unseen.models import InputSpec
         >>> print(InputSpec(224, source="as given"))
-        mean 0.5 0.5 0.5, std 0.5 0.5 0.5 (as given)
+        mean 0.5 0.5 0.5, std 0.5 0.5 0.5, bilinear, crop_pct 0.875 (as given)
     """
 
     size: int
     mean: Channels = (0.5, 0.5, 0.5)
     std: Channels = (0.5, 0.5, 0.5)
     source: str = field(default="", compare=False)
+    interpolation: str = BILINEAR
+    crop_pct: float = USUAL_CROP_PCT
+    is_squeezed: bool = False
+
+    @property
+    def resizing(self) -> Resizing:
+        return Resizing(self.interpolation, self.crop_pct, self.is_squeezed)
 
     def __str__(self) -> str:
         mean, std = (" ".join(f"{value:g}" for value in of) for of in (self.mean, self.std))
-        return f"mean {mean}, std {std} ({self.source})"
+        resizing = f"{self.interpolation}, crop_pct {self.crop_pct:g}"
+        return f"mean {mean}, std {std}, {resizing} ({self.source})"
 
 
 @dataclass(frozen=True)
 class Recipe:
     """`make(True)` has ImageNet weights; `has_weights()`: they are here without any download.
+    num_features: channels of the map or the tokens. num_own: values that its own pooling gives.
     classifiers, adapt: how checkpoints of its pretraining are read (`weights.load_weights`)."""
 
     make: Callable[[bool], nn.Module]
@@ -55,6 +66,7 @@ class Recipe:
     classifiers: tuple[str, ...] = ()
     adapt: Callable[[State, nn.Module], State] = lambda state, body: state
     has_weights: Callable[[], bool] = lambda: False
+    num_own: int | None = None
 
 
 def input_spec_of(module: Any, image_size: int | None) -> InputSpec:
@@ -62,7 +74,7 @@ def input_spec_of(module: Any, image_size: int | None) -> InputSpec:
     or torchvision model in it do."""
     name = type(module).__name__
     unknown = f"no values known of {name}: input_spec = InputSpec(...) sets them"
-    result = next(filter(None, map(_published, module.modules())), None)
+    result = next(filter(None, map(published_spec, module.modules())), None)
     result = result or InputSpec(USUAL_SIZE, source=unknown)
     stated = getattr(module, "input_spec", result)
     if not isinstance(stated, InputSpec):
@@ -71,7 +83,7 @@ def input_spec_of(module: Any, image_size: int | None) -> InputSpec:
     return replace(stated, size=image_size or stated.size, source=source)
 
 
-def _published(module: nn.Module) -> InputSpec | None:
+def published_spec(module: nn.Module) -> InputSpec | None:
     """What a model of timm or torchvision expects."""
     name, origin = type(module).__name__, type(module).__module__
     if origin.startswith("torchvision.models."):
@@ -83,4 +95,8 @@ def _published(module: nn.Module) -> InputSpec | None:
         return None
     size = (config.get("input_size") or (3, USUAL_SIZE, USUAL_SIZE))[-1]
     source = f"the pretrained_cfg of {name}"
-    return InputSpec(size, tuple(config["mean"]), tuple(config["std"]), source)
+    mean, std = tuple(config["mean"]), tuple(config["std"])
+    crop_pct = config.get("crop_pct") or USUAL_CROP_PCT
+    is_squeezed = config.get("crop_mode") == "squash"
+    interpolation = config.get("interpolation") or BICUBIC
+    return InputSpec(size, mean, std, source, interpolation, crop_pct, is_squeezed)

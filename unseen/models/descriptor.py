@@ -16,7 +16,7 @@ from torch.nn.utils import parametrize
 
 from unseen.core.contracts import Network, Output
 from unseen.models.layer_outputs import EMBEDDING, POOLED, check_names, hooked
-from unseen.models.network import LayeredNetwork
+from unseen.models.network import EmbeddingNetwork, LayeredNetwork
 
 _BETWEEN = (  # layers that only hand on what the one before them computed
     nn.Dropout,
@@ -80,8 +80,10 @@ def usual_layers(network: LayeredNetwork, images: Tensor) -> list[str]:
             ran.append(name)
 
     was_training = network.training
+    plain = isinstance(network, EmbeddingNetwork)  # what its own pooling runs gives `pooled`
     with torch.inference_mode(), hooked({n: named[n] for n in _steps(network.backbone.body)}, keep):
-        network.eval()(images)
+        network.eval()
+        network.backbone.features(images) if plain else network(images)
     network.train(was_training)
     hidden = [name for name, layer in named.items() if _is_hidden(name, layer)]
     return [*ran, POOLED, *hidden[:-1], EMBEDDING]

@@ -19,7 +19,7 @@ from torch import nn
 import unseen.core.torchvision_operators  # noqa: F401 - before timm, which imports torchvision
 from unseen.core.extras import install_command
 from unseen.models.body_spec import InputSpec, Recipe
-from unseen.models.weights import State, fill, read_state
+from unseen.models.weights import State, load_weights
 
 SIZES = (224, 240, 260)
 MEAN, STD = 127 / 255, 128 / 255
@@ -44,9 +44,7 @@ def efficientnet_lite(variant: int, weights: bool) -> nn.Module:
 
     body: nn.Module = timm.create_model(f"tf_efficientnet_lite{variant}", num_classes=0)
     if weights:
-        path = wheel_file(variant)
-        state = {k: v for k, v in read_state(path).items() if not k.startswith("_fc.")}
-        fill(body, renamed(state, body), str(path))
+        load_weights(body, wheel_file(variant), CLASSIFIERS, lambda state: renamed(state, body))
     return body
 
 
@@ -73,6 +71,7 @@ def renamed(state: State, body: nn.Module) -> State:
     names = list(body.state_dict())
     if not any(key.startswith("_blocks.") for key in state):
         return state
+    state = {key: value for key, value in state.items() if not key.startswith("_fc.")}
     same_roles = [_role(key) for key in state] == [_role(key) for key in names]
     return dict(zip(names, state.values(), strict=True)) if same_roles else state
 

@@ -2,6 +2,7 @@
 
 import hashlib
 import inspect
+import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
@@ -104,7 +105,7 @@ class Rest(Hookable):
             names,
             num_images=len(activations),
             pooling=pooling,
-            has_channels_last=self.network.backbone.has_channels_last,
+            places=self.network.backbone.places,
         )
 
 
@@ -163,10 +164,10 @@ def passages(network: LayeredNetwork) -> list[str]:
     result: list[str] = []
     while True:
         try:
-            graph, other = _traced(body, method, opened)
+            graph, is_same = _traced(body, method, opened)
         except Exception:  # whatever a forward pass makes of a stand-in for its tensor
             return result
-        if str(graph) != str(other):
+        if not is_same:
             return result
         every = list(_passages(body, graph))
         is_whole = body is network.backbone.body  # otherwise more weights follow
@@ -213,19 +214,20 @@ def _graph(body: nn.Module, method: str, layer: str) -> fx.Graph:
     around = [".".join(parts[:i]) for i in range(1, len(parts))]
     advice = f"cut at {around[-1]} or at {POOLED} instead" if around else f"cut at {POOLED} instead"
     try:
-        training, evaluating = _traced(body, method, around)
+        graph, is_same = _traced(body, method, around)
     except Exception as error:  # whatever a forward pass makes of a stand-in for its tensor
         reason = str(error).splitlines()[0]
         raise ValueError(f"cannot cut at {layer}: {reason}; {advice}") from error
-    if str(training) != str(evaluating):
+    if not is_same:
         raise ValueError(
             f"cannot cut at {layer}: the layers around it run otherwise in training; {advice}"
         )
-    return training
+    return graph
 
 
-def _traced(body: nn.Module, method: str, opened: Sequence[str]) -> tuple[fx.Graph, fx.Graph]:
-    """The forward pass in training and in evaluation, with a look into some modules."""
+def _traced(body: nn.Module, method: str, opened: Sequence[str]) -> tuple[fx.Graph, bool]:
+    """The forward pass in training, with a look into some modules, and whether it is the same in
+    evaluation: constants, which are numbered as they are met, by their values."""
     around = [body, *(body.get_submodule(name) for name in opened)]
     before, graphs = [module.training for module in around], []
     try:
@@ -236,7 +238,9 @@ def _traced(body: nn.Module, method: str, opened: Sequence[str]) -> tuple[fx.Gra
     finally:
         for module, was in zip(around, before, strict=True):
             module.training = was
-    return graphs[0], graphs[1]
+    constant = re.compile(r"_tensor_constant\d+")
+    texts = [constant.sub(lambda m: str(getattr(body, m[0]).tolist()), str(g)) for g in graphs]
+    return graphs[0], texts[0] == texts[1]
 
 
 def _defaults(body: nn.Module, method: str) -> dict[str, Any]:

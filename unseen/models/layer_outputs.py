@@ -12,6 +12,7 @@ from unseen.models.pooling import create_pooling
 
 POOLED, EMBEDDING = "pooled", "embedding"  # the two descriptors every network has
 Keep = Callable[[str, Any], None]
+Places = Callable[[str, Tensor], Tensor]
 
 
 def hook(
@@ -21,10 +22,10 @@ def hook(
     *,
     num_images: int,
     pooling: str = "max",
-    has_channels_last: bool = False,
+    places: Places = lambda name, output: output,
 ) -> dict[str, Tensor]:
     """Unit descriptors [N, d] of named layers. `run` makes a forward pass and returns what else
-    has a name (`pooled`, `embedding`)."""
+    has a name (`pooled`, `embedding`). places: what a layer gives, of places alone."""
     pool = create_pooling(pooling)
     seen: dict[str, Tensor] = {}
 
@@ -32,7 +33,7 @@ def hook(
         """At once: the next layer may overwrite its input."""
         if not isinstance(output, Tensor):
             raise ValueError(f"layer {name!r} gives no tensor and cannot be a descriptor")
-        seen[name] = _flat(output, pool, has_channels_last).reshape(num_images, -1)
+        seen[name] = _flat(places(name, output), pool).reshape(num_images, -1)
 
     with hooked({name: modules[name] for name in names if name in modules}, keep):
         seen |= run()
@@ -47,7 +48,6 @@ def layer_outputs(
     images: Tensor,
     names: Sequence[str],
     pooling: str = "max",
-    has_channels_last: bool = False,
 ) -> dict[str, Tensor]:
     """Unit descriptors [N, d] of named layers of a network, from one forward pass.
 
@@ -58,8 +58,8 @@ def layer_outputs(
 
     Rule:
         a map [N, C, H, W] counts by its maximum over places (or its mean, or GeM), tokens [N, T,
-        C] by their mean, a vector as it is. A layer that runs several times counts with its last
-        run.
+        C] by the mean of those of patches, a vector as it is. A layer that runs several times
+        counts with its last run.
     """
     check_names(names, network.layers())
 
@@ -74,7 +74,7 @@ def layer_outputs(
         names,
         num_images=images.shape[0],  # not len: a traced batch has no fixed size
         pooling=pooling,
-        has_channels_last=has_channels_last,
+        places=network.backbone.places,
     )
 
 
@@ -106,10 +106,9 @@ def hooked(modules: Mapping[str, nn.Module], keep: Keep) -> Iterator[None]:
             handle.remove()
 
 
-def _flat(activation: Tensor, pool: nn.Module, has_channels_last: bool) -> Tensor:  # [N, d]
+def _flat(activation: Tensor, pool: nn.Module) -> Tensor:  # [N, d]
     if activation.ndim == 4:
-        maps = activation.permute(0, 3, 1, 2) if has_channels_last else activation
-        pooled: Tensor = pool(maps)
+        pooled: Tensor = pool(activation)
         return pooled
     if activation.ndim == 3:
         return activation.mean(dim=1)

@@ -15,10 +15,9 @@ Gradient with a hidden layer, an ensemble or a transformer's own pooling the z_h
          order alone, and the rest is left out. Where nothing is left of the places behind the last
          layers (a class token), they are cells of the image itself, on the mean colour.
 Places   large maps are looked at in cells, at most 14 x 14. Mirrored views count where they lie in
-         the image. Tokens that are no patch are no place.
+         the image. Class and register tokens are no place.
 """
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -28,7 +27,7 @@ from torch import Tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from unseen.core.contracts import Network
-from unseen.models.backbone import Backbone, with_mirror_images
+from unseen.models.backbone import with_mirror_images
 from unseen.models.descriptor import Described, Shortened
 from unseen.models.head import Head
 from unseen.models.layer_outputs import EMBEDDING, POOLED, hooked
@@ -38,6 +37,7 @@ from unseen.models.pooling import create_pooling
 MOST_CELLS = 14  # in height and in width
 PIXEL_CELLS = 7
 CHUNK = 16  # copies of a map that go on together
+GROWTH = 1e-4  # twice the places give twice the descriptor, but for this share of it
 
 
 @dataclass(frozen=True)
@@ -54,13 +54,15 @@ class Places:
 
 class Way(NamedTuple):
     """From activations [V, C, H, W] or [V, T, C] of one image's V views to its descriptor;
-    `finish` takes n times V of them. skipped: leading tokens that are no place."""
+    `finish` takes n times V of them. skipped: leading tokens that are no place; grid: rows and
+    columns of the others."""
 
     activations: Tensor
     finish: Callable[[Tensor], Tensor]
     is_exact: bool
     is_mirrored: bool = False
     skipped: int = 0
+    grid: tuple[int, int] = (0, 0)
 
 
 def places_of(network: Network, image: Tensor) -> Places:  # image [3, s, s]
@@ -102,19 +104,13 @@ def _derived(way: Way, x: Tensor, masks: Tensor) -> Tensor:  # [n, D]
 def _masks(way: Way, most: int) -> tuple[Tensor, tuple[int, int]]:
     """Which values are at which place: [P, V, 1, H, W] or [P, V, T, 1], and the grid."""
     x = way.activations
-    if x.ndim == 4:
-        height, width = x.shape[2:]
-        patches = 0
-    else:
-        patches = x.shape[1] - way.skipped
-        side = math.isqrt(patches)
-        height, width = (side, side) if side * side == patches else (1, patches)
+    height, width = x.shape[2:] if x.ndim == 4 else way.grid
     rows, columns = min(most, height), min(most, width)
     row, column = torch.arange(height) * rows // height, torch.arange(width) * columns // width
     cell = row[:, None] * columns + column  # [H, W]
     mirrorings = [cell, cell.flip(1)] if way.is_mirrored else [cell] * len(x)
     cells = torch.stack(mirrorings)  # [V, H, W]
-    if patches:
+    if x.ndim == 3:
         none = torch.full((len(x), way.skipped), -1)
         cells = torch.cat([none, cells.flatten(1)], dim=1)[..., None]  # [V, T, 1]
     else:
@@ -147,19 +143,28 @@ def _way(network: Network, images: Tensor) -> Way | None:
 def _through_head(network: EmbeddingNetwork, layer: str, images: Tensor) -> Way | None:
     backbone, head = network.backbone, network.head
     both = with_mirror_images(images) if backbone.mirror else images
-    features = _channels_first(backbone.features(both), backbone)
-    if features.ndim < 3:
+    features = backbone.features(both)
+    is_last = features.ndim == 4 and backbone.has_channels_last
+    features = features.permute(0, 3, 1, 2) if is_last else features
+    if features.ndim < 3 or backbone.class_token is not None:
         return None
-    is_pooled = features.ndim == 4 or not backbone.pools_itself
+
+    def pool(x: Tensor) -> Tensor:
+        return backbone.pool(x.permute(0, 2, 3, 1) if is_last else x)[0]
 
     def finish(x: Tensor) -> Tensor:
-        is_last = x.ndim == 4 and backbone.has_channels_last
-        pooled, _ = backbone.pool(x.permute(0, 2, 3, 1) if is_last else x)
-        pooled = pooled.unflatten(0, (-1, len(both))).mean(dim=1)
+        pooled = pool(x).unflatten(0, (-1, len(both))).mean(dim=1)
         return pooled if layer == POOLED else _until(head, layer, pooled)
 
-    is_exact = is_pooled and _is_linear(head, layer)
-    return Way(features, finish, is_exact, bool(backbone.mirror), _prefix(backbone, features))
+    skipped, grid = backbone.skipped("", features), (0, 0)
+    twice = 2 * features
+    if features.ndim == 3:
+        grid = backbone.grid(features.shape[1] - skipped)
+        twice[:, :skipped] = features[:, :skipped]
+    before, after = pool(features), pool(twice)
+    grows = bool((after - 2 * before).abs().max() <= GROWTH * before.abs().max())
+    is_exact = grows and _is_linear(head, layer)
+    return Way(features, finish, is_exact, bool(backbone.mirror), skipped, grid)
 
 
 def _at_layer(network: LayeredNetwork, layer: str, images: Tensor) -> Way | None:
@@ -168,24 +173,17 @@ def _at_layer(network: LayeredNetwork, layer: str, images: Tensor) -> Way | None
     with hooked({layer: network.named_layers()[layer]}, lambda n, x: seen.update({n: x.clone()})):
         network(images)
     backbone = network.backbone
-    x = _channels_first(seen[layer], backbone)
+    x = backbone.places(layer, seen[layer])
     if x.ndim not in (3, 4):
         return None
+    grid = backbone.grid(x.shape[1]) if x.ndim == 3 else (0, 0)
     largest = create_pooling("max")
 
     def finish(copies: Tensor) -> Tensor:
         pooled: Tensor = largest(copies) if copies.ndim == 4 else copies.mean(dim=1)
         return pooled.reshape(len(copies) // len(x), -1)
 
-    return Way(x, finish, True, bool(backbone.mirror), _prefix(backbone, x))
-
-
-def _channels_first(x: Tensor, backbone: Backbone) -> Tensor:
-    return x.permute(0, 3, 1, 2) if x.ndim == 4 and backbone.has_channels_last else x
-
-
-def _prefix(backbone: Backbone, features: Tensor) -> int:
-    return getattr(backbone.body, "num_prefix_tokens", 0) if features.ndim == 3 else 0
+    return Way(x, finish, True, bool(backbone.mirror), grid=grid)
 
 
 def _until(head: Head, layer: str, pooled: Tensor) -> Tensor:

@@ -61,7 +61,7 @@ class LayeredNetwork(Hookable):
         self, images: Tensor, names: Sequence[str], pooling: str = "max"
     ) -> dict[str, Tensor]:
         """Layers after the masks of an ensemble give its learners' side by side."""
-        return layer_outputs(self, images, names, pooling, self.backbone.has_channels_last)
+        return layer_outputs(self, images, names, pooling)
 
 
 class EmbeddingNetwork(LayeredNetwork):

@@ -1,4 +1,4 @@
-"""From a map to one vector: what stays of the places."""
+"""From a map or tokens to one vector: what stays of the places."""
 
 import math
 from typing import Literal, get_args
@@ -8,8 +8,10 @@ from torch import Tensor, nn
 
 from unseen.core.geometry import full_precision
 
-PoolingName = Literal["avg", "max", "avg+max", "gem"]
+PoolingName = Literal["avg", "max", "avg+max", "gem"]  # of a map, or of the tokens of patches
 POOLINGS: tuple[str, ...] = get_args(PoolingName)
+CLS, CLS_AND_MEAN, ATTENTION = "cls", "cls+avg", "attention"
+OF_TOKENS = (CLS, CLS_AND_MEAN, ATTENTION)
 
 
 def create_pooling(name: str) -> nn.Module:

@@ -72,7 +72,7 @@ def create_preset(
 
 def preset_size(name: str, backbone: str = "vgg16_bn") -> int:
     """The embedding size of a network of the paper."""
-    return SIZE if PRESETS[name].num_layers else backbone_info(backbone).num_features
+    return SIZE if PRESETS[name].num_layers else backbone_info(backbone, "max").num_features
 
 
 def reset_last_convolution(body: nn.Module) -> list[str]:

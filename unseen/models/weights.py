@@ -1,7 +1,9 @@
 """Weights from a file: every tensor finds its place, or the message says which did not."""
 
 import hashlib
-from collections.abc import Callable, Mapping, Sequence
+import logging
+from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from pickle import UnpicklingError
 from typing import Any
@@ -16,8 +18,11 @@ from unseen.core.names import few, near_path
 
 State = dict[str, Tensor]
 OWN_PREFIX = "backbone.body."  # how a backbone's tensors are called in the weights of a run
+WRAPPERS = ("state_dict", "model", "teacher")  # what training programs keep weights under
+PREFIXES = ("module.", "model.", "teacher.", "backbone.")  # and put before their names
 SHOWN = 8  # names listed per kind of trouble
 CHECKSUM = "sha256"
+log = logging.getLogger("unseen.weights")
 
 
 def load_weights(
@@ -30,20 +35,16 @@ def load_weights(
     `adapt` turns the names or shapes of a known checkpoint into ours.
 
     Reads `.safetensors`, and `.pth`/`.pt` as plain tensors (`weights_only`: a file cannot run
-    code). A file may hold the state dict itself or keep it under "state_dict"; the weights of one
-    of our own runs give their backbone. Classifier layers of the pretraining are left out by name,
-    nothing else is.
+    code). The weights of one of our own runs give their backbone; what other training programs pack
+    around weights is taken off (`unwrapped`). Classifier layers of the pretraining are left out by
+    name.
 
     Files of our own are safetensors with a checksum over names, types, shapes and values among
     their metadata, so that a flipped bit is an error and not another network.
     """
-    state = read_state(Path(path))
-    own = {k.removeprefix(OWN_PREFIX): v for k, v in state.items() if k.startswith(OWN_PREFIX)}
-    if own:
-        state = own
-    else:
-        state = {k: v for k, v in state.items() if not _is_under(k, classifiers)}
-        state = adapt(state) if adapt else state
+    state = read_state(Path(path), body.state_dict().keys())
+    state = adapt(state) if adapt else state
+    state = {k: v for k, v in state.items() if not _is_under(k, classifiers)}
     fill(body, state, str(path))
 
 
@@ -101,8 +102,40 @@ def fill(body: nn.Module, state: State, source: str) -> None:
     body.load_state_dict(state, strict=False)
 
 
-def read_state(path: Path) -> State:
-    """The tensors of a file by name."""
+def unwrapped(content: Any, names: Collection[str]) -> tuple[Any, list[str]]:
+    """The weights inside what a training program has written, and in words what was taken off: the
+    tables of `WRAPPERS`, and of `PREFIXES` those with which none of the network's own `names`
+    begins. Beside tensors with a prefix, those without belong to other parts of that program."""
+    notes: list[str] = []
+    while isinstance(content, dict):
+        inside = [each for each in WRAPPERS if isinstance(content.get(each), dict)]
+        prefixes = [
+            each
+            for each in PREFIXES
+            if any(str(key).startswith(each) for key in content)
+            and not any(name.startswith(each) for name in names)
+        ]
+        if inside:
+            notes.append(f"what is under {inside[0]!r}")
+            content = content[inside[0]]
+        elif prefixes:
+            others = [key for key in content if not key.startswith(prefixes[0])]
+            left = f" (without it: {few(others, SHOWN)})" if others else ""
+            notes.append(f"what begins with {prefixes[0]!r}{left}")
+            size = len(prefixes[0])
+            content = {k[size:]: v for k, v in content.items() if k.startswith(prefixes[0])}
+        else:
+            break
+    return content, notes
+
+
+@cache  # a network is made several times in a command
+def _say(path: Path, notes: tuple[str, ...]) -> None:
+    log.warning("weights from %s: %s", path, ", of that ".join(notes))
+
+
+def read_state(path: Path, names: Collection[str] = ()) -> State:
+    """The tensors of a file by name. names: those of the network they are for."""
     if not path.is_file():
         near = near_path(path) or " (weights is none, imagenet or a file)"
         raise ValueError(f"no such weights file: {path}{near}")
@@ -116,8 +149,13 @@ def read_state(path: Path) -> State:
     except (UnpicklingError, RuntimeError, EOFError, KeyError) as error:
         reason = str(error).splitlines()[0]
         raise ValueError(f"{path} is no weights file that can be read: {reason}") from error
-    if isinstance(result, dict) and isinstance(result.get("state_dict"), dict):
-        result = result["state_dict"]
+    if isinstance(result, dict) and any(str(key).startswith(OWN_PREFIX) for key in result):
+        return {
+            k.removeprefix(OWN_PREFIX): v for k, v in result.items() if k.startswith(OWN_PREFIX)
+        }
+    result, notes = unwrapped(result, names)
+    if notes:
+        _say(path, tuple(notes))
     if not isinstance(result, dict) or not all(isinstance(v, Tensor) for v in result.values()):
         raise ValueError(f"{path} holds no dictionary of tensors")
     return dict(result)

@@ -130,8 +130,8 @@ class HordeRegularizer(Regularizer):
         """Unit embeddings of orders 2 and up."""
         if output.maps is None:
             raise ValueError(
-                "horde needs the network's last map, and this network gives none (a transformer?): "
-                "choose a convolutional backbone, or leave horde out"
+                "horde needs the network's last map or patch tokens, and this network gives none: "
+                "choose another backbone, or leave horde out"
             )
         maps = full_precision(output.maps)
         if self.embeddings is None:

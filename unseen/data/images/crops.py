@@ -21,8 +21,12 @@ from torch import Tensor
 from unseen.core.contracts import LazyImage, Pixels
 from unseen.core.files import Box, Size
 from unseen.core.torchvision_operators import vision
+from unseen.data.images.load_image import BICUBIC_DECODE
 
 Channels = tuple[float, float, float]
+
+BILINEAR, BICUBIC, LANCZOS = "bilinear", "bicubic", "lanczos"
+USUAL_CROP_PCT = 224 / 256  # of the short side, which a centre crop shows
 
 _TRIES = 10
 _SPARE = 8  # source pixels kept around a window that is cut out of a very long image
@@ -73,6 +77,23 @@ def as_image(image: LazyImage | Image.Image) -> LazyImage:
     return Loaded(np.array(image)) if isinstance(image, Image.Image) else image
 
 
+@dataclass(frozen=True)
+class Resizing:
+    """How a network's images are resized before the centre crop: by `interpolation`, so that the
+    crop has `crop_pct` of the short side, or of both where the image is squeezed to a square."""
+
+    interpolation: str = BILINEAR
+    crop_pct: float = USUAL_CROP_PCT
+    is_squeezed: bool = False
+
+    def __post_init__(self) -> None:
+        if self.interpolation not in (BILINEAR, BICUBIC, LANCZOS):
+            allowed = f"{BILINEAR}, {BICUBIC}, {LANCZOS}"
+            raise ValueError(f"interpolation must be one of {allowed}, got {self.interpolation!r}")
+        if not 0 < self.crop_pct <= 1:
+            raise ValueError(f"crop_pct must be in (0, 1], got {self.crop_pct}")
+
+
 class Crop(NamedTuple):
     """`box` of the image, resized to `size`, of which `window` counts (None: all of it)."""
 
@@ -119,10 +140,12 @@ def center_window(size: Size, side: int) -> Box:
     return left, top, left + side, top + side
 
 
-def cut(image: LazyImage, crop: Crop, *, lanczos: bool = False) -> Pixels:
+def cut(image: LazyImage, crop: Crop, interpolation: str = BILINEAR) -> Pixels:
     """The pixels of a crop."""
     crop = _shortened(crop)
-    resized = resize(image.pixels(crop.box, crop.size), crop.size, lanczos=lanczos)
+    more = BICUBIC_DECODE if interpolation == BICUBIC else 1
+    decoded = image.pixels(crop.box, (more * crop.size[0], more * crop.size[1]))
+    resized = resize(decoded, crop.size, interpolation)
     if crop.window is None:
         return resized
     (width, height), (left, top, right, bottom) = crop.size, crop.window
@@ -136,13 +159,14 @@ def cut(image: LazyImage, crop: Crop, *, lanczos: bool = False) -> Pixels:
     return canvas
 
 
-def resize(pixels: Pixels, size: Size, *, lanczos: bool = False) -> Pixels:
-    """Antialiased; bilinear, or Lanczos by Pillow, as torch has none."""
+def resize(pixels: Pixels, size: Size, interpolation: str = BILINEAR) -> Pixels:
+    """Antialiased; bilinear by torch, bicubic and Lanczos by Pillow, as timm and HORDE have it."""
     width, height = size
     if pixels.shape[:2] == (height, width):
         return pixels
-    if lanczos:
-        return np.array(Image.fromarray(pixels).resize(size, Image.Resampling.LANCZOS))
+    if interpolation != BILINEAR:
+        kind = Image.Resampling[interpolation.upper()]
+        return np.array(Image.fromarray(pixels).resize(size, kind))
     image = torch.from_numpy(pixels).permute(2, 0, 1)  # [3, h, w]
     resized: Pixels = vision().resize(image, [height, width]).permute(1, 2, 0).numpy()
     return resized

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, ImageOps
 
+BICUBIC_DECODE = 3  # times the size wanted: then a JPEG decoded smaller is as one decoded whole
 _ROWS = 256  # of a deep image that are brought to 8 bits together
 
 
@@ -24,9 +25,11 @@ def load_image(
         preprocessing: the content of `preprocessing.json`; its `dtype` is that of the result.
     """
     to, size = preprocessing["to"], preprocessing["size"]
+    kind = preprocessing["interpolation"].partition(",")[0]
     with Image.open(file) as opened:
         width, height = opened.size
-        ratio = min(1.0, to / min(width, height))
+        more = BICUBIC_DECODE if kind == "bicubic" else 1
+        ratio = min(1.0, more * to / min(width, height))
         opened.draft(None, (math.ceil(width * ratio), math.ceil(height * ratio)))  # JPEG: cheaper
         decoded, scale = opened.size, round(max(width, height) / max(opened.size))
         image = upright(opened)
@@ -38,8 +41,8 @@ def load_image(
     w = h = to
     if preprocessing["resize"] == "short side":  # cut to whole pixels, not rounded
         w, h = (to, int(to * height / width)) if width <= height else (int(to * width / height), to)
-    if preprocessing["interpolation"].startswith("Lanczos"):
-        pixels = np.asarray(image.resize((w, h), Image.Resampling.LANCZOS))
+    if kind != "bilinear":
+        pixels = np.asarray(image.resize((w, h), Image.Resampling[kind.upper()]))
     else:
         pixels = _resized(np.asarray(image), (w, h), np.dtype(preprocessing["dtype"]))
     left, top = round((w - size) / 2), round((h - size) / 2)

@@ -2,9 +2,10 @@
 
     name     training                                          evaluation
     base     a random crop (8 % to all of the area, 3/4 to     short side to size * 256/224,
-             4/3 wide) resized to `size`, mirrored or not      centre crop
-    red      short side to size * 256/224, a random crop,      as base
-             mirrored or not: fewer changes
+             4/3 wide) resized to `size`, mirrored or not      centre crop; interpolation, share
+                                                               of the crop as the network says
+    red      short side to size * 256/224, a random crop,      short side to size * 256/224,
+             mirrored or not: fewer changes                    centre crop
     big      as base, at 256 where base has 224                short side to `size`, centre crop
     adv      as base, a fifth grey, colours shifted            as base
     horde    longer side to size * 0.8..1.8 (Lanczos), a       squeezed to size * 1.144, centre
@@ -28,11 +29,12 @@ when. A transform takes an image of Pillow or one whose pixels wait (`crops.Imag
 what the crop needs is decoded.
 """
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import ClassVar, Protocol
+from typing import Protocol
 
 import numpy as np
 from PIL import Image
@@ -40,12 +42,23 @@ from torch import Tensor
 
 from unseen.core.torchvision_operators import vision
 from unseen.data.images import crops
-from unseen.data.images.crops import Channels, Crop, LazyImage, Normalization, Pixels
+from unseen.data.images.crops import (
+    BILINEAR,
+    LANCZOS,
+    USUAL_CROP_PCT,
+    Channels,
+    Crop,
+    LazyImage,
+    Normalization,
+    Pixels,
+    Resizing,
+)
 from unseen.data.images.small_transform import SmallEvaluation, SmallTraining
 
 Rng = np.random.Generator
 
-_MARGIN = 256 / 224  # what a centre crop leaves around itself
+_MARGIN = 1 / USUAL_CROP_PCT  # what a centre crop leaves around itself
+_USUAL = Resizing()
 _HORDE_MARGIN = 1.144
 USER_TRANSFORM = "given"
 
@@ -60,11 +73,11 @@ class Transform(Protocol):
 class _Training(Normalization, ABC):
     """Crops as its method says, mirrors half of the time."""
 
-    lanczos: ClassVar[bool] = False
+    interpolation: str = BILINEAR
 
     def __call__(self, image: LazyImage | Image.Image, rng: Rng) -> Tensor:
         image = crops.as_image(image)
-        pixels = crops.cut(image, self.crop(*image.size, rng), lanczos=self.lanczos)
+        pixels = crops.cut(image, self.crop(*image.size, rng), self.interpolation)
         pixels = self.coloured(pixels, rng)
         return self.normalized(pixels[:, ::-1] if rng.random() < 0.5 else pixels)
 
@@ -77,12 +90,12 @@ class _Training(Normalization, ABC):
 
 @dataclass(frozen=True)
 class _Evaluation(Normalization, ABC):
-    lanczos: ClassVar[bool] = False
+    interpolation: str = BILINEAR
 
     def __call__(self, image: LazyImage | Image.Image, rng: Rng | None = None) -> Tensor:
         image = crops.as_image(image)
         crop = self.crop(*image.size)
-        return self.normalized(crops.cut(image, crop, lanczos=self.lanczos))
+        return self.normalized(crops.cut(image, crop, self.interpolation))
 
     @abstractmethod
     def crop(self, width: int, height: int) -> Crop: ...
@@ -137,7 +150,7 @@ class ManyResolutions(_Training):
 
     low: float = 0.8
     high: float = 1.8
-    lanczos = True
+    interpolation: str = LANCZOS
 
     def crop(self, width: int, height: int, rng: Rng) -> Crop:
         scale = self.size * rng.uniform(self.low, self.high) / max(width, height)
@@ -147,12 +160,15 @@ class ManyResolutions(_Training):
 
 @dataclass(frozen=True)
 class Center(_Evaluation):
-    """margin: the short side before the crop, in units of the crop's."""
+    """crop_pct: what the crop is of the short side before it. is_squeezed: of both sides."""
 
-    margin: float = _MARGIN
+    crop_pct: float = USUAL_CROP_PCT
+    is_squeezed: bool = False
 
     def crop(self, width: int, height: int) -> Crop:
-        size = crops.with_short_side(width, height, round(self.size * self.margin))
+        short = math.floor(self.size / self.crop_pct)  # as timm rounds
+        sides = (1, 1) if self.is_squeezed else (width, height)
+        size = crops.with_short_side(*sides, short)
         return Crop((0, 0, width, height), size, crops.center_window(size, self.size))
 
 
@@ -161,7 +177,7 @@ class SqueezedCenter(_Evaluation):
     """margin: both sides before the crop, in units of the crop's."""
 
     margin: float = _HORDE_MARGIN
-    lanczos = True
+    interpolation: str = LANCZOS
 
     def crop(self, width: int, height: int) -> Crop:
         side = int(np.ceil(self.size * self.margin))
@@ -190,15 +206,16 @@ Maker = Callable[[int, Channels, Channels], Transform]
 NAMES: dict[str, tuple[Maker, Maker]] = {
     "base": (RandomArea, Center),
     "red": (partial(RandomPlace, low=_MARGIN, high=_MARGIN), Center),
-    "big": (RandomArea, partial(Center, margin=1.0)),
+    "big": (RandomArea, partial(Center, crop_pct=1.0)),
     "adv": (partial(RandomArea, grey=0.2, jitter=0.2), Center),
     "horde": (ManyResolutions, SqueezedCenter),
-    "vo_hays": (RandomPlace, partial(Center, margin=1.0)),
+    "vo_hays": (RandomPlace, partial(Center, crop_pct=1.0)),
     "thesis": (RandomArea, Center),
     "small": (SmallTraining, SmallEvaluation),
 }
 SOURCES = {"revisit": "base", "revisit_code": "base", "thesis_code": "thesis", "density": "red"}
 _HIGHER_RESOLUTION = frozenset({"big", "horde"})
+_AS_NETWORK = frozenset({"base", "adv"})  # others are as their source has them
 
 
 def known(name: str) -> str:
@@ -217,14 +234,23 @@ def usual_size(name: str, size: int) -> int:
 
 
 def named(
-    name: str, size: int, mean: Channels, std: Channels, smallest_crop: float | None = None
+    name: str,
+    size: int,
+    mean: Channels,
+    std: Channels,
+    smallest_crop: float | None = None,
+    resizing: Resizing = _USUAL,
 ) -> tuple[Transform, Transform]:
     """The training and the evaluation transform of a name. smallest_crop: the least share of the
-    area that training shows; None: as its source has it."""
+    area that training shows; None: as its source has it. resizing: as the network's images were
+    resized in its pretraining, for transforms that are of no source."""
     if name == USER_TRANSFORM:
         return UserTransform(size), UserTransform(size)
-    make, evaluation = NAMES[known(name)]
-    training = make(size, mean, std)
+    make, make_evaluation = NAMES[known(name)]
+    training, evaluation = make(size, mean, std), make_evaluation(size, mean, std)
+    if name in _AS_NETWORK and isinstance(training, RandomArea):
+        training = replace(training, interpolation=resizing.interpolation)
+        evaluation = Center(size, mean, std, **vars(resizing))
     if smallest_crop is not None:
         if not isinstance(training, RandomArea):
             areas = [n for n, (maker, _) in NAMES.items() if _makes_areas(maker)]
@@ -232,7 +258,7 @@ def named(
                 f"smallest_crop is a value of the transforms {', '.join(areas)}, not of {name}"
             )
         training = replace(training, smallest=smallest_crop)
-    return training, evaluation(size, mean, std)
+    return training, evaluation
 
 
 def _makes_areas(maker: Maker) -> bool:

@@ -66,7 +66,7 @@ def _places(
     for batch in context.batches(transform, items):
         maps = network(batch.images.to(context.device)).maps
         if maps is None:
-            raise ValueError("local features need a network with maps: a convolutional backbone")
+            raise ValueError("local features need a network with a last map or patch tokens")
         yield maps.flatten(2).mT.cpu()
 
 
