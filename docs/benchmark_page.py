@@ -36,8 +36,8 @@ named `-layers`, networks trained on the images; the learning rate of each metho
 step on validation classes, on steps of splits of growing shift. A method that fails a validity
 check of a conclusion says so in its row, and is left out of the answer. For your images:
 
-    unseen study preset generalization --data my_photos/ --minutes 60
-    unseen study preset generalization --data my_photos/ --minutes 600 --layers depth=last
+    unseen study preset generalization --data my_photos/ --budget quick
+    unseen study preset generalization --data my_photos/ --budget quick --layers depth=last
 
 This page is written by `python docs/benchmark_page.py` from what `unseen study report
 --archive` kept in `evidence/generalization-*.txz`.

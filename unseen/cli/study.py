@@ -22,6 +22,7 @@ from unseen.runs.prepare import Callbacks, reopen, stored_config
 from unseen.studies import archive, engine, study_tables
 from unseen.studies import study_file as plans
 from unseen.studies.engine import Study
+from unseen.studies.generalization import plan_runs
 from unseen.studies.generalization import run_study as generalization
 from unseen.studies.generalization.plan_runs import NAME
 from unseen.studies.results import Results, read
@@ -188,19 +189,20 @@ def preset(
         str, typer.Option(help="losses, with +regularizers: margin,multi_similarity+s2sd")
     ] = "",
     also: OtherData = None,
-    minutes: Annotated[int, typer.Option(help="choose steps, seeds and trials by them", min=0)] = 0,
+    budget: Annotated[
+        plan_runs.Budget, typer.Option(help="quick: 3 steps, 3 seeds; usual: 5, 3; full: 5, 5")
+    ] = "usual",
     layers: Annotated[
         bool, typer.Option("--layers", help="train layers on images, not heads on frozen ones")
     ] = False,
     out: StudyOut = None,
     jobs: Jobs = None,
 ) -> None:
-    """Example: unseen study preset generalization --data photos/ --minutes 60
+    """Example: unseen study preset generalization --data photos/ --budget quick
 
     Heads on frozen features, ten methods unless others are named: on steps of splits of growing
-    shift,
-    each with its rate tuned, after a few shots, on an open set, and on other data. Ends in a page
-    that says which three hold up best, or why that cannot be told. Finished runs are never
+    shift, each with its rate tuned, after a few shots, on an open set, and on other data. Ends in a
+    page that says which three hold up best, or why that is inconclusive. Finished runs are never
     repeated; `unseen study report OUT/generalization` writes the page again. With --layers networks
     are trained on the images: small drawings whole, photographs as settings say (depth=last).
     """
@@ -208,7 +210,7 @@ def preset(
     if not data:
         raise ValueError("which data? --data photos/")
     words = tuple(word for word in methods.split(",") if word)
-    shape = (tuple(also or ()), minutes, tuple(settings or ()), layers)
+    shape = (tuple(also or ()), budget, tuple(settings or ()), layers)
     request = generalization.Request(data, words, *shape)
     folder = out or Path("studies") / f"{NAME}-{Path(data).stem}{'-layers' * layers}"
     with _going_on():

@@ -41,13 +41,15 @@ def pearson(first: Sequence[float], second: Sequence[float]) -> Correlation:
         return Correlation(nan, nan, nan, nan, nan, nan, len(x))
     line = stats.linregress(x, y)
     r = float(np.clip(line.rvalue, -1, 1))
-    low, high = nan, nan
-    if len(x) > 3:
-        half = stats.norm.ppf(0.975) / math.sqrt(len(x) - 3)
-        center = math.atanh(min(max(r, -1 + 1e-15), 1 - 1e-15))
-        low, high = math.tanh(center - half), math.tanh(center + half)
+    low, high = stats.pearsonr(x, y).confidence_interval() if len(x) > 3 else (nan, nan)
     return Correlation(
-        r, low, high, float(line.pvalue), float(line.slope), float(line.intercept), len(x)
+        r,
+        float(low),
+        float(high),
+        float(line.pvalue),
+        float(line.slope),
+        float(line.intercept),
+        len(x),
     )
 
 

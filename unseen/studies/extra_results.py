@@ -89,14 +89,15 @@ def values_table(
     """Methods that have values, in percent. columns: key of a value -> its head; those of a gain
     have a sign, or all."""
     texts = [
-        [method, *(_text(values.get(key), "+" if "gain" in key else sign) for key in columns)]
+        [method, *(spread_text(values.get(key), "+" if "gain" in key else sign) for key in columns)]
         for method, values in rows.items()
         if values
     ]
     return Table(["method", *columns.values()], texts, caption)
 
 
-def _text(value: Spread | None, sign: str) -> str:
+def spread_text(value: Spread | None, sign: str = "") -> str:
+    """61.4 ± 0.8, in percent; without an interval where there is none."""
     if value is None:
         return "–"
     half = 50 * (value.high - value.low)

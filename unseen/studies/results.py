@@ -9,7 +9,7 @@ A run that failed is a row that says so.
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -177,9 +177,10 @@ class Results:
     def experiments(self) -> list[str]:
         return list(dict.fromkeys(self.experiment(run) for run in self.runs))
 
-    def experiment(self, run: Run) -> str:
-        """The values of the factors that are not compared; a bare number with its factor."""
-        rest = {k: v for k, v in run.planned.labels.items() if k != self.plan.compared}
+    def experiment(self, run: Run, without: Collection[str] = ()) -> str:
+        """The values of the factors neither compared nor in `without`; bare numbers with theirs."""
+        apart = {self.plan.compared, *without}
+        rest = {k: v for k, v in run.planned.labels.items() if k not in apart}
         return ", ".join(f"{k} {v}" if v[:1].isdigit() else v for k, v in rest.items())
 
     def of(self, experiment: str, method: str) -> list[Run]:

@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 from unseen.core.statistics import Interval, Spread, crossed, over_seeds
 from unseen.reports.score_tables import metric_title, row_title
 from unseen.reports.tables import Table
+from unseen.studies.extra_results import spread_text
 from unseen.studies.results import MUST_BEAT, Results, Run, gain
 from unseen.studies.study_figures import ACCENT, MUTED, STYLE, Drawn, mark_on_test
 
@@ -65,10 +66,11 @@ class ShiftCurve:
 def shift_curves(results: Results) -> list[ShiftCurve]:
     """Of every method in every experiment, then of the baselines; nothing without two steps."""
     groups: dict[tuple[str, str], list[Run]] = {}
+    steps = [name for name, values in results.plan.factors.items() if _is_step(name, values)]
     for run in results.runs:
         if run.state == "done" and run.result and run.result.split.shift is not None:
             method = run.planned.labels[results.plan.compared]
-            groups.setdefault((_experiment(results, run), method), []).append(run)
+            groups.setdefault((results.experiment(run, steps), method), []).append(run)
     curves = [
         _curve(*names, "trained", runs, results.plan.metric) for names, runs in groups.items()
     ]
@@ -102,13 +104,9 @@ def shift_table(curves: Sequence[ShiftCurve], metric: str) -> Table:
     ranked = sorted(curves, key=lambda curve: (curve.row != "trained", -curve.area.mean))
     rows = []
     for curve in ranked:
-        half = (curve.area.high - curve.area.low) / 2
-        spread = "" if math.isnan(half) else f" ± {100 * half:.1f}"
         ends = [f"{100 * curve.points[place].score.value:.1f}" for place in (0, -1)]
-        name = _title(curve, several)
-        rows.append(
-            [name, f"{100 * curve.area.mean:.1f}{spread}", *ends, f"{100 * curve.change:+.1f}"]
-        )
+        area_text, change = spread_text(curve.area), f"{100 * curve.change:+.1f}"
+        rows.append([_title(curve, several), area_text, *ends, change])
     caption = (
         f"Area: the mean of {metric_title(metric)} over the Frechet distances of training and test "
         f"features, {len(curves[0].points)} steps, in percent; ±: 95 % interval over seeds. Steps "
@@ -221,14 +219,6 @@ def _interval(runs: Sequence[Run], row: str, metric: str) -> Interval:
 
 def _rounded(value: float) -> str:
     return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
-
-
-def _experiment(results: Results, run: Run) -> str:
-    """What the other factors say, without the step."""
-    factors = results.plan.factors
-    steps = {name for name, values in factors.items() if _is_step(name, values)}
-    rest = {k: v for k, v in run.planned.labels.items() if k not in {results.plan.compared, *steps}}
-    return ", ".join(f"{k} {v}" if v[:1].isdigit() else v for k, v in rest.items())
 
 
 def _is_step(name: str, values: Any) -> bool:

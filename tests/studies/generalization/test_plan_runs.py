@@ -1,4 +1,4 @@
-"""Methods by their words, sizes that fit the minutes, and a plan whose runs can be made."""
+"""Methods by their words, what a budget runs, and a plan whose runs can be made."""
 
 import numpy as np
 import pytest
@@ -6,15 +6,17 @@ import pytest
 from unseen.config import schema as configs
 from unseen.evaluation.shift_splits import ShiftSplits, ShiftStep
 from unseen.studies.generalization.plan_runs import (
+    SIZES,
     USUAL,
     Layers,
-    fitting,
+    Size,
     methods_of,
     plan_of,
     shots_for,
-    sizes,
+    size_of,
     usable_steps,
 )
+from unseen.studies.validity_checks import MIN_SEEDS, MIN_TRIALS
 
 
 def test_methods() -> None:
@@ -29,16 +31,12 @@ def test_methods() -> None:
         methods_of(["margin"])
 
 
-def test_the_largest_size_that_fits() -> None:
-    given = sizes(range(1, 10), shots=5)
-    counts = [size.runs(10) for size in given]
-    assert counts == sorted(counts, reverse=True)
-    assert given[-2].steps == (1, 5, 9)
-    for size in given:
-        evaluated = 10 * 2 * size.seeds
-        seconds = evaluated * 6.0 + (size.runs(10) - evaluated) * 2.0
-        assert fitting(given, 10, (6.0, 2.0), seconds / 60) == size
-    assert fitting(given, 10, (1e9, 1e9), 60) == given[-1]
+def test_what_a_budget_runs() -> None:
+    assert size_of("quick", range(1, 10), 5) == Size((1, 5, 9), 3, 3, 5)
+    assert size_of("usual", range(1, 10), 5) == Size((1, 3, 5, 7, 9), 3, 3, 5)
+    assert size_of("full", range(1, 9), 0) == Size((1, 3, 5, 6, 8), 5, 3, 0)
+    enough = min(seeds for _, seeds, _ in SIZES.values()), min(t for _, _, t in SIZES.values())
+    assert enough >= (MIN_SEEDS, MIN_TRIALS), "what a conclusion needs"
 
 
 def test_steps_with_classes_enough_to_tune_on() -> None:
@@ -57,7 +55,7 @@ def test_shots_that_classes_can_spare() -> None:
 
 
 def test_a_plan() -> None:
-    size = sizes(range(1, 10), shots=2)[3]
+    size = size_of("usual", range(1, 10), shots=2)
     plan = plan_of({"name": "glyphs"}, ["margin", "multi_similarity+s2sd"], size, ["epochs=3"])
     assert plan.config["epochs"] == 3
     shots = [
@@ -73,7 +71,10 @@ def test_a_plan() -> None:
 
 
 def test_a_plan_of_layers() -> None:
-    size, layers = sizes(range(1, 10), shots=2)[4], Layers("stages.csv", "small_conv", rate=1e-3)
+    size, layers = (
+        size_of("quick", range(1, 10), shots=2),
+        Layers("stages.csv", "small_conv", rate=1e-3),
+    )
     plan = plan_of({"name": "glyphs"}, ["margin", "triplet"], size, ["data.size=28"], layers)
     made = [configs.make(configuration.values) for configuration in plan.configurations()]
     assert [

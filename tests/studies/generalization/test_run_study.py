@@ -12,6 +12,7 @@ from tests.reproductions.conftest import work_here
 from unseen.models.weights import read_tensors
 from unseen.runs.prepare import Callbacks
 from unseen.studies import archive
+from unseen.studies.generalization.plan_runs import SIZES
 from unseen.studies.generalization.run_study import (
     Request,
     Shown,
@@ -41,11 +42,11 @@ def test_a_wrong_method_stops_before_anything_is_computed(tmp_path: Path) -> Non
 
 def test_the_command_can_be_given_again() -> None:
     request = Request(
-        "my photos/", ("margin", "supcon"), ("cars/",), 60, ("epochs=3",), layers=True
+        "my photos/", ("margin", "supcon"), ("cars/",), "quick", ("epochs=3",), layers=True
     )
     assert request.command == (
         "unseen study preset generalization --data 'my photos/' --methods margin,supcon "
-        "--also cars/ --minutes 60 --layers epochs=3"
+        "--also cars/ --budget quick --layers epochs=3"
     )
 
 
@@ -67,8 +68,11 @@ def test_layers_want_images_and_more_than_a_head(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_from_features_to_an_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("unseen.studies.engine._supervise", work_here)
+    monkeypatch.setitem(SIZES, "quick", (3, 1, 0))
     data, other = tiny(tmp_path / "home.npz", 0), tiny(tmp_path / "other.npz", 1, classes=9)
-    request = Request(str(data), ("margin", "multi_similarity+metrix"), (str(other),), 1, WORDS)
+    request = Request(
+        str(data), ("margin", "multi_similarity+metrix"), (str(other),), "quick", WORDS
+    )
     page = run(request, tmp_path / "out", jobs=1, shown=Shown())
     message = (page.parent / "findings.md").read_text()
     assert "inconclusive" in message, "one epoch passes no validity check"
@@ -102,8 +106,9 @@ def test_from_features_to_an_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 def test_from_images_to_an_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Networks are trained, on stages of what they give before; the page says so."""
     monkeypatch.setattr("unseen.studies.engine._supervise", work_here)
+    monkeypatch.setitem(SIZES, "quick", (3, 1, 0))
     words = (*DRAWN, "epochs=1", "batch_size=8")
-    request = Request("glyphs", ("margin", "triplet"), minutes=1, settings=words, layers=True)
+    request = Request("glyphs", ("margin", "triplet"), (), "quick", words, layers=True)
     page = run(request, tmp_path / "out", jobs=1)
     message = (page.parent / "findings.md").read_text()
     assert "runs trained the whole of small_conv from random weights." in message
@@ -116,7 +121,7 @@ def test_from_images_to_an_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     archive.write(file, small_files(page.parent))
     assert (remake(archive.unpack(file)).parent / "findings.md").read_text() == message
     own = replace(request, settings=(*words, f"shift.table={tmp_path / 'out' / 'stages.csv'}"))
-    known = _resolved(replace(own, minutes=0), tmp_path / "other", 1, Callbacks())
+    known = _resolved(own, tmp_path / "other", Callbacks())
     assert known.layers is not None
     assert known.layers.table == str(tmp_path / "out" / "stages.csv")
     assert not (tmp_path / "other" / "stages.csv").exists()

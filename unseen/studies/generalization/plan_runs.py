@@ -7,6 +7,7 @@ on validation classes.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 
@@ -17,7 +18,7 @@ from unseen.core.registry import names
 from unseen.evaluation.shift_splits import ShiftSplits
 from unseen.studies import study_file as plans
 from unseen.studies.study_file import Plan, Values
-from unseen.studies.validity_checks import MIN_SEEDS, MIN_TRIALS, MIN_VALIDATION
+from unseen.studies.validity_checks import MIN_VALIDATION
 
 NAME = "generalization"
 METHOD, STEP = "method", "shift.step"
@@ -38,6 +39,8 @@ RATES = (3e-5, 1e-4, 3e-4, 1e-3, 3e-3)  # those around the usual one where fewer
 HEAD_RATE = 3e-4
 VALIDATION = 0.4  # share of the training classes: conclusions ask for 30 to tune on
 EPOCHS, EMBEDDING = 15, 128
+Budget = Literal["quick", "usual", "full"]
+SIZES = {"quick": (3, 3, 3), "usual": (5, 3, 3), "full": (5, 5, 3)}  # steps, seeds, trials
 FEW, LEFT = (5, 2), 2  # shots that are tried, and what a class must keep
 
 
@@ -51,17 +54,9 @@ class Size:
     trials: int
     shots: int = 5
 
-    def runs(self, methods: int) -> int:
-        return methods * len(self.steps) * (self.seeds + self.trials)
-
     @property
     def ends(self) -> list[int]:
         return sorted({self.steps[0], self.steps[-1]})
-
-    def seconds(self, methods: int, at_ends: float, other: float) -> float:
-        """Of all runs. other: of one between the ends, or of a trial."""
-        evaluated = methods * len(self.ends) * self.seeds
-        return evaluated * at_ends + (self.runs(methods) - evaluated) * other
 
 
 @dataclass(frozen=True)
@@ -107,18 +102,10 @@ def shots_for(labels: IntArray) -> int:
     return next((shots for shots in FEW if middle >= shots + LEFT), 0)
 
 
-def sizes(steps: Sequence[int], shots: int) -> list[Size]:
-    """From the largest to the smallest: the last ones are below what a conclusion needs."""
-    counts = [(9, 5, 5), (5, 5, 5), (5, 5, 3), (5, 3, 3), (3, MIN_SEEDS, MIN_TRIALS), (3, 1, 0)]
-    return [Size(_spread(steps, number), seeds, trials, shots) for number, seeds, trials in counts]
-
-
-def fitting(
-    choices: Sequence[Size], methods: int, seconds: tuple[float, float], minutes: float
-) -> Size:
-    """The largest whose runs fit; the smallest where none does. seconds: at the ends, and other."""
-    within = [size for size in choices if size.seconds(methods, *seconds) <= 60 * minutes]
-    return (within or [choices[-1]])[0]
+def size_of(budget: Budget, steps: Sequence[int], shots: int) -> Size:
+    """How much a budget runs, of these steps."""
+    number, seeds, trials = SIZES[budget]
+    return Size(_spread(steps, number), seeds, trials, shots)
 
 
 def plan_of(

@@ -1,6 +1,6 @@
 """A study of generalisation as one command.
 
-    run(Asked("my_photos/", minutes=60), Path("studies/photos"))    # stop it, call it again
+    run(Request("my_photos/", budget="quick"), Path("studies/photos"))    # stop it, call it again
 
 Files    out/features.npz               images through a frozen backbone, once; also-1.npz, ...
          out/stages.csv                 or, where layers are trained on images, their stages
@@ -8,15 +8,12 @@ Files    out/features.npz               images through a frozen backbone, once; 
          out/generalization/            generalization.json, measured.json, index.html, findings.md
 """
 
-import os
 import shlex
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
-import numpy as np
 import torch
 
 from unseen.config import find_data
@@ -24,7 +21,7 @@ from unseen.config import schema as configs
 from unseen.config.resolve import resolve
 from unseen.config.schema import Config
 from unseen.config.stages import FIRST
-from unseen.core.contracts import Dataset, FeatureDataset, Progress
+from unseen.core.contracts import Dataset, FeatureDataset
 from unseen.core.names import by_front_end
 from unseen.protocols.shift import Shift
 from unseen.runs.extract_features import write_features
@@ -36,24 +33,19 @@ from unseen.studies.generalization import generalization_page
 from unseen.studies.generalization.extra_measures import Measured, measure
 from unseen.studies.generalization.plan_runs import (
     NAME,
-    STEP,
+    Budget,
     Layers,
     Size,
-    fitting,
     methods_of,
     plan_of,
     shots_for,
-    sizes,
+    size_of,
     usable_steps,
 )
 from unseen.studies.results import read
-from unseen.studies.study_file import Plan
 from unseen.training.run_folder import RunFolder
 
 FILE, MEASURED = f"{NAME}.json", "measured.json"
-# Of `sizes`, where no minutes are named: 5 steps, 3 seeds, 3 trials; with layers 3 steps.
-USUAL_SIZE, LAYERS_SIZE = 3, 4
-FRACTION = 0.8  # of the minutes that runs may take: the rest is for what comes after them
 
 
 @dataclass(frozen=True)
@@ -65,7 +57,7 @@ class Request:
     data: str
     methods: tuple[str, ...] = ()
     also: tuple[str, ...] = ()
-    minutes: int = 0
+    budget: Budget = "usual"
     settings: tuple[str, ...] = ()
     layers: bool = False
 
@@ -74,7 +66,7 @@ class Request:
         words = ["unseen", "study", "preset", NAME, "--data", self.data]
         words += ["--methods", ",".join(self.methods)] if self.methods else []
         words += [word for data in self.also for word in ("--also", data)]
-        words += ["--minutes", str(self.minutes)] if self.minutes else []
+        words += ["--budget", self.budget] if self.budget != "usual" else []
         words += ["--layers"] if self.layers else []
         return shlex.join([*words, *self.settings])
 
@@ -112,10 +104,12 @@ def run(request: Request, out: Path, jobs: int | None = None, shown: Shown | Non
     known = folder.read(FILE, Stored) if folder.has(FILE) else None
     if known is None or known.request != request:
         with shown.rest() as callbacks:
-            known = _resolved(request, out, jobs, callbacks)
+            known = _resolved(request, out, callbacks)
         folder.write_json(FILE, known)
     place = out / "studies" / NAME
-    study = Study(_plan(known, request.methods, known.size))
+    data = find_data.data_table(known.features)
+    settings = request.settings
+    study = Study(plan_of(data, request.methods, known.size, settings, known.layers))
     with shown.study(place) as progress:
         results = study.run(place, jobs=jobs, progress=progress)
     study_report.write(results)
@@ -150,8 +144,8 @@ def small_files_of(path: Path) -> dict[str, str]:
     return result
 
 
-def _resolved(request: Request, out: Path, jobs: int | None, callbacks: Callbacks) -> Stored:
-    """What is trained on, its stages, and a size that fits the minutes."""
+def _resolved(request: Request, out: Path, callbacks: Callbacks) -> Stored:
+    """What is trained on, its stages, and how much is run."""
     names = ["features.npz", *(f"also-{number}.npz" for number in range(1, len(request.also) + 1))]
     sources = (request.data, *request.also)
     if request.layers:
@@ -165,17 +159,10 @@ def _resolved(request: Request, out: Path, jobs: int | None, callbacks: Callback
         _layers(request, config, dataset, out / "stages.csv", callbacks) if request.layers else None
     )
     stages = Shift(table=layers.table if layers else None).splits(dataset)
-    steps = usable_steps(stages)
-    choice = sizes(steps, shots_for(dataset.labels))
-    size = choice[LAYERS_SIZE if request.layers else USUAL_SIZE]
-    known = Stored(request, data, tuple(also), size, _own(stages.steps), layers)
-    if request.minutes:
-        number = len(methods_of(request.methods))
-        minutes = FRACTION * request.minutes * (jobs or os.cpu_count() or 1)
-        timed = _seconds(known, choice[-1], out, jobs, callbacks.of("timing the first runs"))
-        size = fitting(choice, number, timed, minutes)
-    home = min(size.steps, key=lambda step: abs(step - known.home))
-    return replace(known, size=size, home=home)
+    size = size_of(request.budget, usable_steps(stages), shots_for(dataset.labels))
+    own = next((s.step for s in stages.steps if s.made_by == "as it is"), stages.steps[0].step)
+    home = min(size.steps, key=lambda step: abs(step - own))
+    return Stored(request, data, tuple(also), size, home, layers)
 
 
 def _opened(data: str, settings: Sequence[str], callbacks: Callbacks) -> tuple[Config, Dataset]:
@@ -206,33 +193,6 @@ def _layers(
         make_shift_splits(config, dataset, out, callbacks)
     table = str(Path(table or out).resolve())
     return Layers(table, Shift(table=table).splits(dataset).of, resolved.optimizer.lr)
-
-
-def _own(steps: Any) -> int:
-    """The step that is the data's own split."""
-    return next((each.step for each in steps if each.made_by == "as it is"), steps[0].step)
-
-
-def _plan(known: Stored, methods: Sequence[str], size: Size) -> Plan:
-    data = find_data.data_table(known.features)
-    return plan_of(data, methods, size, known.request.settings, known.layers)
-
-
-def _seconds(
-    known: Stored, size: Size, out: Path, jobs: int | None, progress: Progress
-) -> tuple[float, float]:
-    """Of one run: at the ends of the stages, with all it is evaluated by, and between them."""
-    study = Study(_plan(known, list(methods_of(known.request.methods))[:2], size))
-    results = study.run(
-        out / "studies" / "probe", jobs=jobs, progress=lambda now: progress(now.ended, now.total)
-    )
-    done = [run for run in results.runs if run.state == "done"]
-    if not done:
-        message = next((run.error for run in results.runs), "no run")
-        raise ValueError(f"a first run failed, so the study would: {message}")
-    at_ends = [run.seconds for run in done if int(run.planned.labels[STEP]) in size.ends]
-    other = [run.seconds for run in done if int(run.planned.labels[STEP]) not in size.ends]
-    return float(np.mean(at_ends or other)), float(np.mean(other or at_ends))
 
 
 def _features(data: str, out: Path, callbacks: Callbacks) -> str:
