@@ -10,7 +10,7 @@ import pytest
 
 from unseen.studies.engine import local_storage
 from unseen.studies.results import Results, read
-from unseen.studies.shift_results import area, shift_curves, shift_figures, shift_table
+from unseen.studies.shift_results import area, shift_curves, shift_figures, shift_tables
 from unseen.studies.study_report import write
 from unseen.studies.worker import Worker
 from unseen.training.run_folder import RunFolder
@@ -81,7 +81,7 @@ def test_curves_points_and_baselines(finished: Results) -> None:
 
 
 def test_table_and_figure(finished: Results) -> None:
-    table = shift_table(shift_curves(finished), "recall@1")
+    (table,) = shift_tables(finished)
     assert [row[0] for row in table.rows] == ["margin", "triplet", "untrained network"]
     assert table.rows[0][-1] == "-20.0"
     (drawn,) = shift_figures(finished)

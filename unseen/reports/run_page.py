@@ -132,15 +132,11 @@ def _notices(run: StoredRun) -> list[str]:
         texts.append(
             "The embeddings are not finite numbers, or fewer than two: no retrieval, no map."
         )
-    if run.result and score_tables.chosen_on_test(run.result):
-        texts.append(score_tables.ON_TEST)
-    if run.result and (notice := score_tables.incomplete(run.result)):
-        texts.append(notice)
-    if run.result and (notice := score_tables.copies(run.result)):
-        texts.append(notice)
+    if run.result:
+        on_test = score_tables.ON_TEST * score_tables.chosen_on_test(run.result)
+        of_data = (score_tables.incomplete, score_tables.copies, score_tables.changed_labels)
+        texts += filter(None, [on_test, *(said(run.result) for said in of_data)])
     texts += generalization.notices(run.extra)
-    if run.result and (notice := score_tables.changed_labels(run.result)):
-        texts.append(notice)
     if any(event.test is not None for event in run.epochs):
         texts.append(score_tables.WATCHED)
     return texts

@@ -96,8 +96,11 @@ def trapezoid(distances: Sequence[float] | NDArray[np.float64]) -> NDArray[np.fl
     return weights
 
 
-def shift_table(curves: Sequence[ShiftCurve], metric: str) -> Table:
-    """Methods by their area."""
+def shift_tables(results: Results) -> list[Table]:
+    """Methods by their area; none without curves."""
+    curves, metric = shift_curves(results), results.plan.metric
+    if not curves:
+        return []
     first, last = curves[0].points[0], curves[0].points[-1]
     heads = ["method", "area", *(f"at {_rounded(p.distance)}" for p in (first, last)), "change"]
     several = len({curve.experiment for curve in curves}) > 1
@@ -112,7 +115,7 @@ def shift_table(curves: Sequence[ShiftCurve], metric: str) -> Table:
         f"features, {len(curves[0].points)} steps, in percent; ±: 95 % interval over seeds. Steps "
         "that remove classes have smaller galleries: compare with the rows without training."
     )
-    return Table(heads, rows, caption)
+    return [Table(heads, rows, caption)]
 
 
 def shift_figures(results: Results) -> list[Drawn]:

@@ -11,38 +11,26 @@ Made from the run folders alone: the same runs give the same page.
 import io
 import math
 import shlex
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from unseen.core.html_templates import Headline, PageSection
 from unseen.data.images.table_file import write_csv
 from unseen.reports.score_tables import metric_title, row_title
 from unseen.reports.sections import SearchWith
+from unseen.reports.tables import Table
 from unseen.studies import study_tables
 from unseen.studies.effect_figure import effects_drawn
 from unseen.studies.extra_results import extra_tables
 from unseen.studies.html_report import Saved, document, saved
 from unseen.studies.results import Results, Run, standings
-from unseen.studies.shift_results import shift_curves, shift_figures, shift_table
+from unseen.studies.shift_results import shift_figures, shift_tables
 from unseen.studies.study_figures import draw_all, played
 from unseen.training.manifest import SplitMetadata
 from unseen.training.run_folder import RunFolder
 
 SAME = 5e-4  # scores that look equal in percent with one digit
 NAMED = 5  # methods a headline names
-
-
-@dataclass(frozen=True)
-class RunLine:
-    """A run in the list of all, its numbers as texts."""
-
-    run: Run
-    has_page: bool
-    score: str
-    selected: str
-    seconds: str
 
 
 def write(results: Results) -> Path:
@@ -67,34 +55,20 @@ def _parts(results: Results, figures: Sequence[Saved]) -> list[PageSection]:
 
     scores, figures_of_scores = study_tables.study_table(results), some("scores", "curves")
     parts = [PageSection.of("studies/scores", "Scores", scores=scores, figures=figures_of_scores)]
-    metric, averages = results.plan.metric, study_tables.averages_table(results)
-    curves = shift_curves(results)
-    tabled = {
-        "Distribution shift": (
-            [shift_table(curves, metric)] if curves else [],
-            some("shift"),
-        ),
-        "By class size": ([] if averages is None else [averages], []),
+    tables = {  # of a section, and the figures that stand with them
+        "Distribution shift": (shift_tables(results), some("shift")),
+        "By class size": (study_tables.averages_tables(results), []),
         "Few shots and open sets": (extra_tables(results), []),
         "Conclusions and validity checks": (
             study_tables.evaluated_tables(results.comparisons()),
             some("effects"),
         ),
+        "Tuning": (_tuned(results), some("search")),
+        "Tournament": (_ranks(results), some("ranks", "critical_difference")),
     }
-    for title, (result, drawn) in tabled.items():
-        if result:
-            parts.append(PageSection.of("studies/tables", title, tables=result, figures=drawn))
-    if results.searches:
-        chosen = _chosen(results)
-        parts.append(
-            PageSection.of("studies/tuning", "Tuning", chosen=chosen, figures=some("search"))
-        )
-    ranks = played(results) if _finished(results) else None
-    if ranks is not None:
-        drawn = some("ranks", "critical_difference")
-        parts.append(
-            PageSection.of("studies/tournament", "Tournament", tournament=ranks, figures=drawn)
-        )
+    for title, (shown, drawn) in tables.items():
+        if shown:
+            parts.append(PageSection.of("studies/tables", title, tables=shown, figures=drawn))
     return [*parts, _how(results), _runs(results)]
 
 
@@ -148,12 +122,30 @@ def _finished(results: Results) -> list[Run]:
     return [run for run in results.runs if run.state == "done"]
 
 
-def _chosen(results: Results) -> dict[str, Mapping[str, Any]]:
-    return {
+def _tuned(results: Results) -> list[Table]:
+    """The values that a search found for each configuration."""
+    chosen = {
         ", ".join(run.planned.labels.values()): run.planned.parameters
         for run in results.runs
         if run.planned.parameters
     }
+    rows = [
+        [name, ", ".join(f"{key} = {value}" for key, value in values.items())]
+        for name, values in chosen.items()
+    ]
+    return [Table(["configuration", "best values"], rows)] if results.searches else []
+
+
+def _ranks(results: Results) -> list[Table]:
+    result = played(results) if _finished(results) else None
+    if result is None:
+        return []
+    rows = [[p.method, f"{p.total:g}", f"{p.mean:.2f}", f"{p.std:.2f}"] for p in result.places]
+    caption = (
+        f"{len(result.experiments)} experiments; equal scores share their ranks, a method that "
+        "failed comes last."
+    )
+    return [Table(["method", "sum of ranks", "mean", "s"], rows, caption)]
 
 
 def _how(results: Results) -> PageSection:
@@ -205,25 +197,10 @@ def _search(results: Results) -> SearchWith | None:
 
 
 def _runs(results: Results) -> PageSection:
-    metric = results.plan.metric
-    lines = []
-    for run in (*results.runs, *results.searches):
-        value = run.score(metric)
-        lines.append(
-            RunLine(
-                run,
-                has_page=(run.folder / "report" / "index.html").exists(),
-                score="" if math.isnan(value) else f"{100 * value:.1f}",
-                selected=f"{100 * run.selection.value:.1f}" if run.selection else "",
-                seconds="" if math.isnan(run.seconds) else f"{run.seconds:.0f}",
-            )
-        )
+    runs, count = (*results.runs, *results.searches), len(results.runs)
+    metric, head = results.plan.metric, metric_title(results.plan.metric)
     return PageSection.of(
-        "studies/runs",
-        "Every run",
-        count=len(results.runs),
-        metric=metric_title(metric),
-        lines=lines,
+        "studies/runs", "Every run", runs=runs, count=count, metric=metric, head=head
     )
 
 

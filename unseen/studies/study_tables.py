@@ -139,9 +139,7 @@ def latex(results: Results, metrics: Sequence[str] | None = None) -> str:
 
 
 def _averages_and_conclusions(results: Results) -> list[Table]:
-    averages = averages_table(results)
-    below = [] if averages is None else [averages]
-    return [*below, *evaluated_tables(results.comparisons())]
+    return [*averages_tables(results), *evaluated_tables(results.comparisons())]
 
 
 def evaluated_terminal(results: Results) -> Group:
@@ -149,9 +147,9 @@ def evaluated_terminal(results: Results) -> Group:
     return Group(*(table.terminal() for table in _averages_and_conclusions(results)))
 
 
-def averages_table(results: Results) -> Table | None:
+def averages_tables(results: Results) -> list[Table]:
     """The study's metric averaged over queries, over classes and over thirds of the classes by
-    their size, mean over runs; None where none of them differs."""
+    their size, mean over runs; none where they do not differ."""
     metric, rows, differs = results.plan.metric, [], False
     for row in standings(results):
         runs = [run for run in results.of(row.experiment, row.method) if run.result is not None]
@@ -162,10 +160,8 @@ def averages_table(results: Results) -> Table | None:
         differs |= len(set(numbers)) > 1
         texts = ["–" if math.isnan(mean) else f"{100 * mean:.1f}" for mean in means]
         rows.append([in_experiment(row.experiment, row.method), *texts])
-    if not differs:
-        return None
     heads = [results.plan.compared, *(f"{which} %" for which in AVERAGES)]
-    return Table(heads, rows, AVERAGED.format(metric=metric_title(metric)))
+    return [Table(heads, rows, AVERAGED.format(metric=metric_title(metric)))] if differs else []
 
 
 def _mean_over(runs: Sequence[Run], metric: str, which: str) -> float:

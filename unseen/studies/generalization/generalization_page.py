@@ -13,7 +13,7 @@ from unseen.studies.generalization.conclusion import Conclusion, conclusion_of
 from unseen.studies.generalization.extra_measures import Measured, Row
 from unseen.studies.generalization.plan_runs import EMBEDDING, VALIDATION, Layers, Size
 from unseen.studies.results import Results
-from unseen.studies.shift_results import shift_curves, shift_figures, shift_table
+from unseen.studies.shift_results import shift_figures, shift_tables
 from unseen.studies.study_tables import passed_cell
 from unseen.studies.validity_checks import INCONCLUSIVE
 from unseen.studies.what_was_trained import resolved_configs, trained
@@ -48,13 +48,13 @@ def write(
 
 def sections_of(results: Results, measured: Measured, size: Size) -> list[Section]:
     """What is shown; the first sentence of the first is the headline."""
-    answer, curves = conclusion_of(results), shift_curves(results)
+    answer = conclusion_of(results)
     result = [
         answer.sentence,
         *([answer.detail] if answer.detail else []),
         *_validity_checks(answer),
     ]
-    tables = [shift_table(curves, results.plan.metric)] if curves else []
+    tables = shift_tables(results)
     tables += [_evaluated(answer)] if any(each.reasons for each in answer.standings) else []
     sections = [Section("Shift", result, tables, shift_figures(results))]
     if measured.few_shots:
