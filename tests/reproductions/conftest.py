@@ -15,8 +15,7 @@ from unseen.reproductions.published_study import Evidence
 from unseen.reproductions.roth import objectives
 from unseen.studies import findings
 from unseen.studies import study_file as plans
-from unseen.studies.findings import Section
-from unseen.studies.html_report import Saved, saved
+from unseen.studies.findings import Saved, Section, saved
 from unseen.studies.results import read
 from unseen.studies.study_figures import Drawn
 from unseen.studies.worker import Worker

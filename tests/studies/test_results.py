@@ -22,7 +22,7 @@ from unseen.reports.sections import SEARCH_PAGE
 from unseen.reproductions import charts
 from unseen.studies import study_tables
 from unseen.studies.engine import local_storage
-from unseen.studies.html_report import saved
+from unseen.studies.findings import saved
 from unseen.studies.results import Results, effect, gain, read, standings
 from unseen.studies.study_figures import Drawn, curves, draw_all
 from unseen.studies.study_report import headline, write

@@ -135,7 +135,7 @@ def _notices(run: StoredRun) -> list[str]:
     if run.result:
         on_test = score_tables.ON_TEST * score_tables.chosen_on_test(run.result)
         of_data = (score_tables.incomplete, score_tables.copies, score_tables.changed_labels)
-        texts += filter(None, [on_test, *(said(run.result) for said in of_data)])
+        texts += filter(None, [on_test, *(note(run.result) for note in of_data)])
     texts += generalization.notices(run.extra)
     if any(event.test is not None for event in run.epochs):
         texts.append(score_tables.WATCHED)

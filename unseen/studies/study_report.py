@@ -22,7 +22,7 @@ from unseen.reports.tables import Table
 from unseen.studies import study_tables
 from unseen.studies.effect_figure import effects_drawn
 from unseen.studies.extra_results import extra_tables
-from unseen.studies.html_report import Saved, document, saved
+from unseen.studies.findings import Saved, document, saved
 from unseen.studies.results import Results, Run, standings
 from unseen.studies.shift_results import shift_figures, shift_tables
 from unseen.studies.study_figures import draw_all, played
