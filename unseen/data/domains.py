@@ -31,12 +31,12 @@ from unseen.core.contracts import (
     annotations_of,
     item_ids_of,
 )
-from unseen.data.base import class_counts
+from unseen.data.base import Described, Items, class_counts
 
 Open = Callable[[str], Dataset]
 
 
-class Domains:
+class Domains(Items):
     """Several data sets as domains of one: trained together, evaluated apart.
 
     Args:
@@ -47,8 +47,6 @@ class Domains:
         >>> from unseen.data import Domains, Folder
         >>> Domains(["birds", "cars"], Folder).labels  # doctest: +SKIP
     """
-
-    name = "domains"
 
     def __init__(self, roots: list[str], open_root: Open) -> None:
         if len(roots) < 2 or len(set(roots)) < len(roots):
@@ -61,8 +59,7 @@ class Domains:
         classes = [len(dataset.label_names) for dataset in datasets]
         first = np.cumsum([0, *classes])[:-1]
         shifted = [dataset.labels + start for dataset, start in zip(datasets, first, strict=True)]
-        self.labels: IntArray = np.concatenate(shifted).astype(np.int64)
-        self.label_names = [
+        names = [
             f"{domain}/{name}"
             for domain, dataset in zip(self.domain_names, datasets, strict=True)
             for name in dataset.label_names
@@ -70,8 +67,9 @@ class Domains:
         own = [
             _test_classes(dataset) + start for dataset, start in zip(datasets, first, strict=True)
         ]
-        self.official_test_classes: IntArray = np.concatenate(own)
-        self.annotations = _annotations(datasets, self.domain_names)
+        labels = np.concatenate(shifted).astype(np.int64)
+        annotations = _annotations(datasets, self.domain_names)
+        super().__init__("domains", Described(labels, names, np.concatenate(own), annotations))
         if all(isinstance(dataset, FeatureDataset) for dataset in datasets):
             self.features: NDArray[Any] = np.concatenate(
                 [_features(dataset) for dataset in datasets]
@@ -80,9 +78,6 @@ class Domains:
             self.opened = self._of_item("opened")
         if all(isinstance(dataset, FiledDataset) for dataset in datasets):
             self.path = self._of_item("path")
-
-    def __len__(self) -> int:
-        return len(self.labels)
 
     def image(self, index: int) -> Image.Image:
         result: Image.Image = self._of_item("image")(index)

@@ -8,7 +8,7 @@
         output = cut.rest(batch.images)
 
 Each view is a file in a folder named after a hash of everything it depends on: weights before the
-cut, data, transform, view and precision. Other weights or images have another name, so a stale
+cut, data, transform and view. Other weights or images have another name, so a stale
 file is never found; what lies under the right name but does not fit is made again, and so is what
 is found damaged or deleted while it is read. Runs that differ after the cut only (loss, head,
 split, seed) share their files, and so do processes that fill them at the same time. Images are
@@ -18,11 +18,11 @@ An image that cannot be read is reported (`on_unreadable`) and another one is ke
 the loader does; its block is tried again by every build, so that each run hears of it and an image
 that comes back is taken. Without `on_unreadable` it ends the build.
 
-Precision: float32 keeps what the frozen layers give; an uncached run differs in rounding alone.
-int16 halves the file: whole numbers with one scale per image and channel, with errors several
-times below float16's. Change of the whole gradient, EfficientNet-Lite0 on CUB images, the largest
-of 4 batches of 16, cut at blocks.3, blocks.4, blocks.5: 0.5, 0.3, 0.6 %; float16 1.7, 1.8, 1.1 %;
-at pooled 0.003 and 0.04 % (benchmarks/activation_cache.py --gradients).
+Values are kept as 16-bit whole numbers with one scale per image and channel: half the size of
+float32, with errors several times below float16's. Change of the whole gradient,
+EfficientNet-Lite0 on CUB images, the largest of 4 batches of 16, cut at blocks.3, blocks.4,
+blocks.5: 0.5, 0.3, 0.6 %; float16 1.7, 1.8, 1.1 %; at pooled 0.003 and 0.04 %
+(benchmarks/activation_cache.py --gradients).
 
 Maps are kept with their channels last, as the convolutions after the cut want them.
 """
@@ -63,8 +63,7 @@ from unseen.data.images.transforms import Transform
 AHEAD = 2  # batches read while one is computed on
 GROUP = 16  # blocks handed to the loader at once
 TRIED, TRIALS = 8, 3  # images of a batch and batches that a time is estimated from
-LAYOUT = 3  # raise when the files change their meaning
-DTYPES = ("int16", "float32")
+LAYOUT = 4  # raise when the files change their meaning
 Order = tuple[IntArray, IntArray]  # items, and the view of each
 _LARGEST = np.iinfo(np.int16).max
 
@@ -120,17 +119,13 @@ class ActivationCache:
         root: Path,
         prefix: FrozenLayers,
         augmentations: Augmentations,
-        dtype: str = "int16",
         warn: Callable[[str], None] = lambda text: None,
     ) -> None:
-        if dtype not in DTYPES:
-            raise ValueError(f"dtype must be one of {', '.join(DTYPES)}, got {dtype!r}")
         self.root, self.prefix, self.augmentations = root, prefix, augmentations
-        self.dtype, self.warn = dtype, warn
+        self.warn = warn
         self.on_unreadable: OnUnreadable | None = None  # given to the last build
-        record = _record(tuple(_to_file(prefix.run(self._few(1))).shape[1:]), dtype)
-        key = {"weights": prefix.fingerprint(), "layout": LAYOUT, "dtype": dtype}
-        key |= augmentations.key()
+        record = _record(tuple(_to_file(prefix.run(self._few(1))).shape[1:]))
+        key = {"weights": prefix.fingerprint(), "layout": LAYOUT} | augmentations.key()
         self.files: list[ActivationFile] = []
         for view in range(augmentations.count):
             own_key = key | {"view": view}
@@ -292,13 +287,11 @@ class ActivationCache:
         if not np.isfinite(values).all():
             raise ValueError(f"activations at {self.prefix.layer} are not finite: see the weights")
         records = np.empty(len(values), dtype=self.files[0].record)
-        if self.dtype == "int16":
-            over = tuple(range(1, max(2, values.ndim - 1)))  # places; all of it for a vector
-            largest = np.abs(values).max(axis=over, keepdims=True)
-            scale = np.where(largest > 0, largest, np.float32(1)) / np.float32(_LARGEST)
-            records["scale"] = scale.reshape(records["scale"].shape)
-            values = np.rint(values / scale)
-        records["values"] = values
+        over = tuple(range(1, max(2, values.ndim - 1)))  # places; all of it for a vector
+        largest = np.abs(values).max(axis=over, keepdims=True)
+        scale = np.where(largest > 0, largest, np.float32(1)) / np.float32(_LARGEST)
+        records["scale"] = scale.reshape(records["scale"].shape)
+        records["values"] = np.rint(values / scale)
         return records
 
     def _items_of(self, block: int) -> IntArray:
@@ -327,8 +320,8 @@ class ActivationCache:
         return next(self._images(0, some, 0, lambda error: None)).images
 
     def _fast_prefix(self) -> FrozenLayers:
-        """Where rounding does not matter: float32 is to be exact."""
-        return self.prefix if self.dtype == "float32" else self.prefix.faster(self._few(2))
+        """What is kept is rounded anyway."""
+        return self.prefix.faster(self._few(2))
 
     def _seconds_per_image(self) -> float:
         """A few batches, read and computed, after one that allocates and warms up. On a CPU
@@ -375,19 +368,16 @@ class OneAugmentation:
         return self.transform(image, np.random.default_rng([self.view, *of_image]))
 
 
-def _record(shape: tuple[int, ...], dtype: str) -> np.dtype[Any]:
-    """One image's values; as whole numbers with a scale per channel (a vector has one)."""
-    if dtype == "float32":
-        return np.dtype([("values", "<f4", shape)])
+def _record(shape: tuple[int, ...]) -> np.dtype[Any]:
+    """One image's values, whole numbers with a scale per channel (a vector has one)."""
     scales = (shape[-1],) if len(shape) > 1 else (1,)
     return np.dtype([("scale", "<f4", scales), ("values", "<i2", shape)])
 
 
 def _unpacked(records: NDArray[Any]) -> Tensor:
     values = torch.from_numpy(np.ascontiguousarray(records["values"])).float()
-    if "scale" in (records.dtype.names or ()):
-        scale = torch.from_numpy(np.ascontiguousarray(records["scale"]))  # [n, channels or 1]
-        values *= scale.view(len(scale), *[1] * (values.ndim - 2), -1)
+    scale = torch.from_numpy(np.ascontiguousarray(records["scale"]))  # [n, channels or 1]
+    values *= scale.view(len(scale), *[1] * (values.ndim - 2), -1)
     return values.permute(0, 3, 1, 2) if values.ndim == 4 else values
 
 

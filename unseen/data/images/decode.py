@@ -3,12 +3,12 @@
 EXIF orientation is applied, transparency laid over white, the first frame of an animation taken,
 16-bit and float greys brought to 8 bits, CMYK and palettes turned to RGB. A small file can claim a
 gigapixel, thousands of scans over the same pixels, or millions of parts: all are refused before
-anything is decoded (`bounds.py`).
+anything is decoded (`header_limits.py`).
 Only formats of photographs and drawings are tried, none that runs a program. Pipes and devices are
 no files, and a name that is not UTF-8 cannot be written to any table or page: both are refused.
 
     decode("photo.jpg")                        a whole image
-    decode("s3://bucket/photo.jpg")            one that lies elsewhere (`containers.places`)
+    decode("s3://bucket/photo.jpg")            one that lies elsewhere (`containers.locations`)
     decode(uploaded_bytes, max_pixels=10**7)   bytes from elsewhere, with a tighter limit
     with SafeImageFile("photo.jpg") as image:  some of its pixels, cheaply:
         image.pixels(box=(100, 50, 1100, 950), size=(224, 224))

@@ -1,5 +1,5 @@
-"""Images in files: what every data set shares that knows the places of its images (`containers.
-places`: paths, addresses, items of a tar or a table) and their labels."""
+"""Images in files: what every data set shares that knows the places of its images (paths,
+URIs, items of a tar or a table: `containers.locations`) and their labels."""
 
 import hashlib
 import json
