@@ -2,6 +2,7 @@
 
     python benchmarks/images.py path/to/images           class folders of JPEGs, at any depth
     python benchmarks/images.py path/to/images --images 1000 --repeats 15
+    python benchmarks/images.py path/to/images --bounds  what the bounds on parts of files cost
 
     plain      Pillow and torchvision v2, as in most training scripts
     files      the same files through `unseen`: crop first, 8-bit resize by torch, one normalisation
@@ -21,6 +22,7 @@ import tempfile
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import BinaryIO
 
 import numpy as np
 import torch
@@ -31,8 +33,10 @@ import unseen.core.torchvision_operators  # noqa: F401  (before torchvision)
 # isort: split
 from torchvision.transforms import v2
 
+from unseen.data.images import decode as decode_module
 from unseen.data.images import transforms
 from unseen.data.images.decode import SafeImageFile, decode
+from unseen.data.images.header_limits import Walked
 from unseen.data.packed import Packed, Packing, write
 
 MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
@@ -141,11 +145,27 @@ def measure_camera(paths: Sequence[Path], folder: Path, repeats: int) -> None:
     show(rates(sides, len(large), repeats), "plain")
 
 
+def measure_bounds(paths: Sequence[Path], repeats: int) -> None:
+    """Whole images decoded, with and without the walk through the parts of their files."""
+    walk = decode_module.check_bounds
+
+    def decoded(index: int, check: Callable[[BinaryIO, int], Walked]) -> None:
+        decode_module.check_bounds = check
+        decode(paths[index])
+
+    sides: dict[str, Callable[[int, int], object]] = {
+        "without": lambda index, _: decoded(index, lambda stream, _: Walked(stream.read())),
+        "with bounds": lambda index, _: decoded(index, walk),
+    }
+    show(rates(sides, len(paths), repeats), "without")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("root", type=Path)
     parser.add_argument("--images", type=int, default=500)
     parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument("--bounds", action="store_true", help="decode with and without bounds")
     request = parser.parse_args()
     torch.set_num_threads(1)
     result = sorted(request.root.rglob("*.jpg"))
@@ -153,6 +173,9 @@ def main() -> None:
         parser.error(f"no .jpg files under {request.root}")
     chosen = np.random.default_rng(0).permutation(len(result))[: request.images]
     paths = [result[i] for i in chosen]
+    if request.bounds:
+        measure_bounds(paths, request.repeats)
+        return
     with tempfile.TemporaryDirectory() as folder:
         measure(paths, Path(folder), request.repeats)
         measure_camera(paths[:CAMERA_IMAGES], Path(folder), max(1, request.repeats // 2))
