@@ -17,6 +17,7 @@ from unseen.core.names import known
 from unseen.reports import run_page
 from unseen.reproductions import published_study as published_studies
 from unseen.reproductions import source_items
+from unseen.reproductions.full_budget import needs
 from unseen.reproductions.request import Budget
 from unseen.runs.prepare import Callbacks, reopen, stored_config
 from unseen.studies import archive, engine, study_tables
@@ -173,6 +174,10 @@ def published(
         data or result.usual_data, budget, tuple(settings or ()), seeds, tune=tune
     )
     folder = out or Path("published") / f"{Path(ask.data).stem}-{budget}"
+    if ask.is_as_published:
+        console.print(
+            "\n".join(["needs, estimated (never executed on CUDA):", *needs(result, ask)])
+        )
     with _going_on():
         page_file = published_studies.run(
             result, ask, folder, jobs, published_studies.Callbacks(progress_of, _measuring)

@@ -74,8 +74,11 @@ def spectra(embeddings: Tensor, labels: Tensor) -> dict[str, Any]:
 
 
 def distances(embeddings: Tensor, labels: Tensor) -> dict[str, Any]:
-    """rho; distances inside and between classes and their ratio."""
+    """rho; distances inside and between classes and their ratio: cosine as in the code of Roth et
+    al., and Euclidean with plain means as printed."""
     result = Spread()(embeddings, labels) | {"rho": Spectrum()(embeddings, labels)["rho"]}
+    printed = Spread("euclidean")(embeddings, labels)
+    result |= {f"{name}_printed": value for name, value in printed.items()}
     return {name: round(float(value), DIGITS) for name, value in result.items()}
 
 

@@ -39,6 +39,9 @@ MEASURES = {
     "intra": "distance inside classes",
     "inter": "distance between classes",
     "ratio": "inside over between",
+    "intra_printed": "Euclidean distance inside classes",
+    "inter_printed": "Euclidean distance between plain class means",
+    "ratio_printed": "inside over between, Euclidean",
     "rho": "spectral decay rho",
 }
 PAIRS = {"R07": (R1, "nmi"), "R08": (R1, "revisit_map"), "R09": ("nmi", "f1"),
