@@ -18,7 +18,7 @@ from unseen.runs.evaluate_layers import compare_layers, stored_network
 from unseen.runs.prepare import Callbacks, RunContext, prepare
 from unseen.runs.run import train_and_evaluate
 from unseen.studies.run_files import PerQuery
-from unseen.studies.worker import per_class, per_query
+from unseen.studies.worker import STORED_ROWS, per_class, per_query
 from unseen.training import json_files
 from unseen.training.event_log import read
 from unseen.training.events import Epoch
@@ -98,13 +98,14 @@ def test_runs_of_a_study_are_evaluated_at_other_layers(run: tuple[RunContext, Ru
 
 def test_sums_by_class_follow_from_the_values_of_queries(run: tuple[RunContext, RunFolder]) -> None:
     context, folder = run
-    text = json_files.text_of(per_query(context, folder))
+    text = json_files.text_of(per_query(context, folder, "recall@1"))
     kept, by_class = json_files.parsed(PerQuery, text, "x"), per_class(context, folder, "recall@1")
     sums = dict.fromkeys(by_class.classes, 0.0)
     for label, value in zip(kept.labels(), kept.values_of("trained/recall@1"), strict=True):
         sums[int(label)] += value
     assert list(sums.values()) == by_class.sums
     with np.load(folder.file("embeddings/per_query.npz")) as arrays:
+        assert set(kept.values) == {f"{row}/recall@1" for row in STORED_ROWS} < set(arrays.files)
         for name in kept.values:
             assert kept.values_of(name) == pytest.approx(arrays[name], abs=5e-4, nan_ok=True)
     assert len(kept.values["trained/recall@1"]) < kept.queries / 4, "bits"

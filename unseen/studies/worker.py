@@ -199,7 +199,7 @@ class Worker:
         train_and_evaluate(context, folder.path, command, callbacks)
         selected = selected_context(context, read_selection(folder))
         folder.write_json(PER_CLASS, per_class(selected, folder, self.plan.metric, layers))
-        folder.write_json(PER_QUERY, per_query(selected, folder))
+        folder.write_json(PER_QUERY, per_query(selected, folder, self.plan.metric))
 
     def _request(self, queue: Queue, trial: FrozenTrial, planned: PlannedRun) -> optuna.Trial:
         """The trial with a sampler that depends on nothing but the plan and the trials before."""
@@ -223,13 +223,16 @@ class Worker:
             Checkpoints(folder.file("checkpoint")).clear()
 
 
-def per_query(context: RunContext, folder: RunFolder) -> PerQuery:
-    """Of every metric that has a value for each query."""
+def per_query(context: RunContext, folder: RunFolder, metric: str) -> PerQuery:
+    """Of the study's metric and of every recall, which take least: archives are to stay small."""
     test, query = context.split.test, context.split.query
     labels = context.dataset.labels[test if query is None else test[query]]
+    values: dict[str, FloatArray] = {}
     with read_limits.load(folder.checked("embeddings/per_query.npz")) as arrays:
-        rows = [name for name in arrays.files if name.partition("/")[0] in STORED_ROWS]
-        values = {name: each for name in rows if len(each := arrays[name]) == len(labels)}
+        for name in arrays.files:
+            row, _, other = name.partition("/")
+            if row in STORED_ROWS and (other == metric or other.startswith("recall@")):
+                values |= {name: each} if len(each := arrays[name]) == len(labels) else {}
     return PerQuery.of(labels, values)
 
 
