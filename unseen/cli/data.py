@@ -13,9 +13,17 @@ from rich.table import Table
 from rich.text import Text
 
 from unseen.cli.allocator import keep_freed_memory
-from unseen.cli.engine import RayCluster, RayWorkers, chosen_engine
 from unseen.cli.label_issues import noise as list_label_issues
-from unseen.cli.options import AsJson, Data, OutFile, Settings, group
+from unseen.cli.options import (
+    AsJson,
+    Data,
+    OutFile,
+    RayCluster,
+    RayWorkers,
+    Settings,
+    chosen_engine,
+    group,
+)
 from unseen.cli.terminal import console, display, log_left_out
 from unseen.config import build, find_data, resolve
 from unseen.config import schema as configs

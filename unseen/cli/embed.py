@@ -8,8 +8,15 @@ import numpy as np
 import typer
 from numpy.typing import NDArray
 
-from unseen.cli.engine import RayCluster, RayWorkers, chosen_engine
-from unseen.cli.options import Images, Levels, RunPath, Size
+from unseen.cli.options import (
+    Images,
+    Levels,
+    RayCluster,
+    RayWorkers,
+    RunPath,
+    Size,
+    chosen_engine,
+)
 from unseen.cli.terminal import (
     console,
     display,

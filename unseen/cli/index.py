@@ -10,10 +10,21 @@ from typing import Annotated
 import typer
 
 from unseen.cli.cluster import cluster
-from unseen.cli.engine import RayCluster, RayWorkers, chosen_engine
 from unseen.cli.index_exchange import export_index, import_from
 from unseen.cli.index_upgrade import upgrade_index
-from unseen.cli.options import Images, IndexPath, Levels, MovedRun, OutFolder, RunPath, Size, group
+from unseen.cli.options import (
+    Images,
+    IndexPath,
+    Levels,
+    MovedRun,
+    OutFolder,
+    RayCluster,
+    RayWorkers,
+    RunPath,
+    Size,
+    chosen_engine,
+    group,
+)
 from unseen.cli.terminal import (
     console,
     display,

@@ -1,9 +1,12 @@
 """Arguments and options that several commands share."""
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+
+if TYPE_CHECKING:
+    from unseen.runs.job_engines import Engine
 
 STYLE: dict[str, Any] = {
     "add_completion": False,
@@ -43,8 +46,32 @@ Levels = Annotated[
         min=0,
     ),
 ]
+RayCluster = Annotated[
+    str | None,
+    typer.Option(
+        "--ray",
+        metavar="CLUSTER",
+        help="embed on Ray: `start` one here, `auto` for this machine's, or HOST:PORT",
+    ),
+]
+RayWorkers = Annotated[
+    int | None,
+    typer.Option("--workers", help="that Ray uses", show_default="all processors or GPUs", min=1),
+]
 
 
 def group(text: str) -> typer.Typer:
     """A command with sub-commands; text: its help."""
     return typer.Typer(help=text, no_args_is_help=True, **STYLE)
+
+
+def chosen_engine(ray: str | None, workers: int | None, device: str) -> "Engine":
+    """What computes the embeddings: this process, or the workers of a Ray cluster."""
+    from unseen.runs.job_engines import Local, Ray  # noqa: PLC0415 - the list of commands needs none
+
+    if ray is not None:
+        cluster = None if ray == "start" else ray
+        return Ray(cluster, workers, "cuda" if device.startswith("cuda") else "cpu")
+    if workers is not None:
+        raise ValueError("--workers goes with --ray")
+    return Local()

@@ -1,15 +1,17 @@
 """`unseen study`: many runs, compared fairly, on one machine or several."""
 
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from datetime import timedelta
 from pathlib import Path
 from typing import Annotated
 
 import typer
 from rich.table import Table
+from rich.text import Text
 
 from unseen.cli.options import OtherData, OutFolder, Settings, group
-from unseen.cli.study_progress import progress_of
 from unseen.cli.terminal import console, display
 from unseen.config import find_data
 from unseen.core.contracts import Dataset
@@ -22,7 +24,7 @@ from unseen.reproductions.request import Budget
 from unseen.runs.prepare import Callbacks, reopen, stored_config
 from unseen.studies import archive, engine, study_tables
 from unseen.studies import study_file as plans
-from unseen.studies.engine import Study
+from unseen.studies.engine import Study, StudyProgress
 from unseen.studies.generalization import plan_runs
 from unseen.studies.generalization import run_study as generalization
 from unseen.studies.generalization.plan_runs import NAME
@@ -274,3 +276,50 @@ def _measuring() -> Iterator[published_studies.Message]:
     """A bar for what is computed after the runs."""
     with display() as (_, callbacks):
         yield callbacks.progress
+
+
+@contextmanager
+def progress_of(_folder: Path | None = None) -> Iterator[Callable[[StudyProgress], None]]:
+    """A line with what runs and the time left, and one for each failure."""
+    pace, shown, start = _Pace(), list[StudyProgress](), "starting workers ..."
+    with console.status(start) as status:  # shows nothing in a pipe or a file
+        if not console.is_terminal:
+            console.print(start)
+
+        def progress(now: StudyProgress) -> None:
+            if now in shown[-1:]:
+                return
+            failed = shown[-1].failed if shown else {}
+            shown.append(now)
+            line = Text(_line(now, pace))
+            status.update(line)
+            if not console.is_terminal:
+                console.print(line)
+            for title in now.failed.keys() - failed.keys():
+                console.print(f"failed: {title}: {now.failed[title]}", style="red")
+
+        yield progress
+
+
+class _Pace:
+    """Seconds from one end of a run to the next, of the later half of those that ended: trials come
+    first and are shorter."""
+
+    def __init__(self) -> None:
+        self.ends: list[tuple[int, float]] = []  # how many, when
+
+    def of(self, ended: int) -> float | None:
+        if not self.ends or ended > self.ends[-1][0]:
+            self.ends.append((ended, time.monotonic()))
+        if len(self.ends) < 2:
+            return None
+        (first, began), (last, now) = self.ends[(len(self.ends) - 1) // 2], self.ends[-1]
+        return (now - began) / (last - first)
+
+
+def _line(now: StudyProgress, pace: _Pace) -> str:
+    left, seconds = "", pace.of(now.ended)
+    if seconds is not None and now.ended < now.total:
+        left = f", {timedelta(seconds=round(seconds * (now.total - now.ended)))} left"
+    running = f"; running: {' | '.join(now.running)}" if now.running else ""
+    return f"{now.ended} of {now.total} runs{left}{running}"

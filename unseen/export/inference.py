@@ -10,8 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from unseen.data.images.small_transform import SmallEvaluation
-from unseen.data.images.transforms import UserTransform
+from unseen.data.images.transforms import SmallEvaluation, UserTransform
 from unseen.runs.trained_run import ImageLike, Trained
 
 INPUT, OUTPUT = "images", "vectors"
