@@ -11,7 +11,8 @@ import pytest
 from tests.faults import injection
 from tests.faults.injection import DIFFERENT, GOOD, IDENTICAL, NAMED, OUTCOMES, TRACEBACK, UNNAMED
 from tests.faults.page import PAGE
-from tests.faults.plan import FAULTS, NUMBERS
+from tests.faults.plan import FAULTS, NUMBERS, subjects
+from tests.faults.trials import Subject
 
 ROOT = Path(__file__).parents[2]
 LEAST = {"kill": 200, "flipped bit": 200, "second writer": 50}
@@ -42,7 +43,7 @@ def test_no_fault_changes_anything_in_silence(subject: str) -> None:
 
 def test_the_page_tells_of_every_fault_and_of_nothing_bad() -> None:
     counts: Counter[str] = Counter()
-    seen = set()
+    seen, rows = set(), Counter[tuple[str, ...]]()
     for line in PAGE.read_text().splitlines():
         cells = [cell.strip() for cell in line.strip("|").split("|")]
         if len(cells) != 3 + len(OUTCOMES) or cells[1] not in FAULTS:
@@ -51,10 +52,19 @@ def test_the_page_tells_of_every_fault_and_of_nothing_bad() -> None:
         assert not any(number for outcome, number in numbers.items() if outcome not in GOOD), line
         counts[cells[1]] += sum(numbers.values())
         seen.add((cells[0], cells[1]))
+        rows[*cells[:3]] += 1
+    assert not [row for row, number in rows.items() if number > 1]
     assert {subject for subject, _ in seen} == set(NUMBERS)
     assert {fault for _, fault in seen} == set(FAULTS)
     assert not {fault: counts[fault] for fault, least in LEAST.items() if counts[fault] < least}
     assert sum(numbers[0] for numbers in NUMBERS.values()) >= LEAST["kill"]
+
+
+@pytest.mark.parametrize("subject", subjects(), ids=lambda subject: subject.name)
+def test_a_process_can_be_killed_at_every_moment(subject: Subject) -> None:
+    """A function that was renamed would be no moment any more."""
+    for owner, name in subject.moments.values():
+        assert callable(getattr(owner, name))
 
 
 def test_outcomes_of_a_fault_are_distinguished() -> None:
