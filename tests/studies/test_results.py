@@ -284,6 +284,8 @@ def test_the_page(finished: Results) -> None:
     text = page.read_text()
     for section in ("Scores", "Tournament", "What was compared", "Every run"):
         assert section in text
+    anchors = re.findall(r'id="(section-[^"]+)"', text)
+    assert len(set(anchors)) == len(anchors) > 4, "each section has a link of its own"
     assert text.count('<img src="data:image/png;base64,') == 4
     assert re.search(r"<td>[\d.]+<small>±[\d.]+ \(s [\d.]+\)</small></td>", text)
     for run in finished.runs:

@@ -181,7 +181,12 @@ def by_size(table: Table) -> PageSection:
         "A mean over queries hides what happens to small classes."
     )
     return PageSection.of(
-        "reports/scores", "By class size", shown=table, explained=text, meanings=[]
+        "reports/scores",
+        "By class size",
+        "sizes-of-classes",
+        shown=table,
+        explained=text,
+        meanings=[],
     )
 
 

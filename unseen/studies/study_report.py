@@ -68,7 +68,9 @@ def _parts(results: Results, figures: Sequence[Saved]) -> list[PageSection]:
     }
     for title, (shown, drawn) in tables.items():
         if shown:
-            parts.append(PageSection.of("studies/tables", title, tables=shown, figures=drawn))
+            anchor = title.lower().replace(" ", "-")
+            section = PageSection.of("studies/tables", title, anchor, tables=shown, figures=drawn)
+            parts.append(section)
     return [*parts, _how(results), _runs(results)]
 
 
