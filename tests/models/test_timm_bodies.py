@@ -2,6 +2,8 @@
 
 import json
 import logging
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -367,3 +369,49 @@ def test_bf16_is_near_float32(folders: dict[str, Path], family: str) -> None:
         with torch.autocast("cpu", torch.bfloat16):
             short = backbone(images)[0].float()
     assert torch.cosine_similarity(short, vectors).min() > 0.99
+
+
+@pytest.mark.slow
+def test_dinov2_small_from_a_file_goes_the_whole_way(tmp_path: Path) -> None:
+    """Random weights at 518 px, used at 224: train with adapters, evaluate, index, explain,
+    export, as commands."""
+    model: Any = timm.create_model("vit_small_patch14_dinov2")
+    torch.save({"teacher": model.state_dict()}, tmp_path / "dinov2.pth")
+    generator = np.random.default_rng(0)
+    for c in range(10):
+        folder = tmp_path / "photos" / f"kind {c}"
+        folder.mkdir(parents=True)
+        color = generator.integers(40, 200, 3)
+        for i in range(4):
+            pixels = color + generator.integers(0, 40, (300, 260, 3))
+            Image.fromarray(pixels.astype(np.uint8)).save(folder / f"{i}.jpg")
+    backbone = "backbone=timm:vit_small_patch14_dinov2"
+    words = [backbone, "weights=dinov2.pth", "image_size=224", "pooling=avg", "adapter=lora"]
+    words += ["adapter.layers=['attn']", "freeze_until=blocks.9", "epochs=1", "sampler.steps=2"]
+    words += ["batch_size=8", "embedding_size=16", "threads=1", "workers=0", "transform=base"]
+    words += ["cached_augmentations=1", "validation_fraction=0.34"]
+    photo = "photos/kind 5/0.jpg"
+    for command in (
+        ["train", "photos", *words, "--out", "run"],
+        ["evaluate", "run", "run"],
+        ["index", "build", "run", "photos", "--out", "index"],
+        ["search", "index", photo],
+        ["inspect", "explain", "run", photo, "photos/kind 4/1.jpg"],
+        ["export", "run", "--bundle", "bundle"],
+    ):
+        done = subprocess.run(
+            [sys.executable, "-m", "unseen", *command],
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+        assert "Traceback" not in done.stderr
+        if command[0] == "train":
+            assert done.stderr.count("what is under 'teacher'") == 1
+        if command[1] == "explain":
+            assert "exact" in done.stdout
+    preprocessing = json.loads((tmp_path / "bundle/preprocessing.json").read_text())
+    assert preprocessing["interpolation"] == "bicubic, antialiased"
+    assert (preprocessing["to"], preprocessing["size"]) == (224, 224)
