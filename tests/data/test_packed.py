@@ -211,7 +211,7 @@ def test_bad_values_and_full_disks(
     with pytest.raises(ValueError, match="quality"):
         Packing(folder, 64, 101)
     monkeypatch.setattr(shutil, "disk_usage", lambda path: shutil._ntuple_diskusage(10, 9, 1))  # type: ignore[attr-defined]
-    with pytest.raises(OSError, match=r"needs about .* GB .*--jpeg"):
+    with pytest.raises(OSError, match=r"needs about .* GB .*quality=90"):
         write(Packing(folder, 64), tmp_path / "photos.pack")
 
 
