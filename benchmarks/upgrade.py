@@ -14,18 +14,17 @@ from pathlib import Path
 
 import numpy as np
 
-from unseen.search import compatible_embeddings
-from unseen.search.compatible_embeddings import fit_maps
-from unseen.search.upgrade import Pairs, chosen, compare
+from unseen.search import upgrade
+from unseen.search.upgrade import Pairs, chosen, compare, fit_maps
 
 
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("old", type=Path)
     parser.add_argument("new", type=Path)
-    parser.add_argument("--most-stretch", type=float, default=compatible_embeddings.MOST_STRETCH)
+    parser.add_argument("--most-stretch", type=float, default=upgrade.MOST_STRETCH)
     request = parser.parse_args()
-    compatible_embeddings.MOST_STRETCH = request.most_stretch
+    upgrade.MOST_STRETCH = request.most_stretch
     old, new = (np.load(path) for path in (request.old, request.new))
     assert (old["labels"] == new["labels"]).all(), "two data sets"
     vectors = [unit(held["features"]) for held in (old, new)]

@@ -85,7 +85,7 @@ LINES = {
     "neighbors": 1_200,
     "data": 5_256,
     "samplers": 1_051,
-    "models": 2_034,
+    "models": 2_045,
     "miners": 403,
     "losses": 1_981,
     "regularizers": 610,

@@ -50,6 +50,11 @@ def test_embeddings_of_any_model(capsys: pytest.CaptureFixture[str], foreign: li
     assert code == 0
     assert "100.0" in text
     assert "interval over classes" in " ".join(text.split())
+    for kind in ("k-reciprocal", "expansion"):
+        code, text, _ = unseen(capsys, "evaluate", "embeddings", *foreign, "--rerank", kind)
+        assert (code, f"R@1 after {kind}: " in text) == (0, True)
+    code, _, text = unseen(capsys, "evaluate", "embeddings", *words, "--rerank", "expansion")
+    assert (code, "--rerank goes without a gallery" in text) == (2, True)
 
 
 def test_rows_that_are_not_finite_and_labels_that_ask_nothing(

@@ -117,6 +117,8 @@ def test_from_a_run_to_an_answer(
     assert "file_name, label, level_1" in unseen(capsys, "index", "info", index)[1]
     code, _, errors = unseen(capsys, "search", index, query, "--box", "1,2,0,4")
     assert (code, "--box must be x,y,width,height" in errors) == (2, True)
+    code, text, _ = unseen(capsys, "search", index, query, "--rerank", "local", "-k", "2")
+    assert (code, text.splitlines()[1].endswith(str(query.resolve()))) == (0, True)
     (tmp_path / "words.jpg").write_text("words")
     words = ["index", "build", run, tmp_path / "words.jpg", "--out", tmp_path / "empty.index"]
     code, _, errors = unseen(capsys, *words)

@@ -12,7 +12,7 @@ from unseen.models.body_spec import InputSpec
 from unseen.models.custom_network import CustomNetwork
 from unseen.models.descriptor import Described, Shortened
 from unseen.models.head import Head
-from unseen.models.map_positions import places_of
+from unseen.models.map_positions import place_descriptors, places_of
 from unseen.models.network import EmbeddingNetwork
 
 SIDE = 16
@@ -156,3 +156,15 @@ def test_without_places_the_pixels_are_compared() -> None:
     assert result.grid == (7, 7)
     bias = net.backbone.body.get_submodule("inner").bias
     torch.testing.assert_close(result.parts.sum(0) + bias, net(sample_image()[None]).embeddings[0])
+
+
+@pytest.mark.parametrize("mirror", [False, True])
+def test_descriptors_of_places_are_those_of_the_image_as_it_is(mirror: bool) -> None:
+    net, images = network(mirror=mirror), torch.stack([sample_image(seed) for seed in range(3)])
+    made = place_descriptors(net, images)
+    assert made is not None
+    for image, places in zip(images, made, strict=True):
+        maps = net.backbone.body(image[None])[0]
+        for place, descriptor in enumerate(places):
+            column = maps[:, place // 4, place % 4].float()
+            torch.testing.assert_close(descriptor, column / column.norm().clamp(min=1e-12))

@@ -7,8 +7,14 @@ import pytest
 import torch
 from torch import Tensor
 
-from unseen.search.refine import augmented, expanded, neighbors, reranked, whitening
-from unseen.search.refine_scores import reranked_scores
+from unseen.search.refine import (
+    augmented,
+    expanded,
+    neighbors,
+    reranked,
+    reranked_scores,
+    whitening,
+)
 
 
 def unit(count: int, size: int = 6, seed: int = 0) -> Tensor:

@@ -20,7 +20,6 @@ from unseen.search import ingest as ingesting
 from unseen.search import manifest as manifests
 from unseen.search import upgrade
 from unseen.search.answers import COMPATIBLE, ask, reason
-from unseen.search.compatible_embeddings import fit_maps
 from unseen.search.image_sources import find
 from unseen.search.index import Index
 from unseen.search.ingest import ingest, model_entry
@@ -40,7 +39,7 @@ def rotation(size: int) -> np.ndarray:
 
 def test_a_rotation_is_found_again_by_every_map() -> None:
     turn, old = rotation(6), unit(400, 6, 0)
-    maps = fit_maps(old, old @ turn, normalize=True)
+    maps = upgrade.fit_maps(old, old @ turn, normalize=True)
     assert [each.kind for each in maps] == ["orthogonal", "linear", "mlp"]
     fresh = unit(20, 6, 1)
     for each, most in zip(maps, (1e-5, 1e-3, 0.02), strict=True):
@@ -55,7 +54,7 @@ def test_a_rotation_is_found_again_by_every_map() -> None:
 def test_maps_of_two_sizes_and_of_what_is_not_linear() -> None:
     old = np.random.default_rng(0).normal(size=(800, 5)).astype(np.float32)
     new = np.stack([old[:, 0] + 3, old[:, 1] * 2, np.abs(old[:, 2])], axis=1)
-    rotated, linear, mlp = fit_maps(old, new, normalize=False)
+    rotated, linear, mlp = upgrade.fit_maps(old, new, normalize=False)
     fresh = np.random.default_rng(1).normal(size=(200, 5)).astype(np.float32)
     right = np.stack([fresh[:, 0] + 3, fresh[:, 1] * 2, np.abs(fresh[:, 2])], axis=1)
     error = [float(np.abs(each(fresh) - right).mean()) for each in (rotated, linear, mlp)]
@@ -68,7 +67,7 @@ def test_regression_reaches_as_far_from_the_mean_as_new_vectors_do() -> None:
     draw = np.random.default_rng(0)
     old = draw.normal(size=(2000, 4)).astype(np.float32)
     new = (old @ rotation(4) + 0.75 * draw.normal(size=(2000, 4)) + 5).astype(np.float32)
-    linear = fit_maps(old, new, normalize=False)[1]
+    linear = upgrade.fit_maps(old, new, normalize=False)[1]
     fresh = draw.normal(size=(300, 4)).astype(np.float32)
     result = linear(fresh) - 5
     expected = 1.25 * (fresh @ rotation(4))
@@ -79,8 +78,8 @@ def test_regression_reaches_as_far_from_the_mean_as_new_vectors_do() -> None:
 
 def test_maps_of_very_few_images_are_refused_in_a_line() -> None:
     with pytest.raises(ValueError, match=r"fitted on 11 images or more .*got 10: `unseen index"):
-        fit_maps(unit(10, 6, 0), unit(10, 6, 1), normalize=True)
-    assert len(fit_maps(unit(11, 6, 0), unit(11, 6, 1), normalize=True)) == 3
+        upgrade.fit_maps(unit(10, 6, 0), unit(10, 6, 1), normalize=True)
+    assert len(upgrade.fit_maps(unit(11, 6, 0), unit(11, 6, 1), normalize=True)) == 3
 
 
 @pytest.fixture(scope="module")
@@ -170,7 +169,9 @@ def test_mapped_vectors_answer_are_marked_and_replaced(
 def test_of_a_file_that_is_gone_the_compatible_vector_stays(index: Path, model: Trained) -> None:
     with Writer.open(index) as writer:
         first = next(writer.index().every())[1]
-    upgrade.serve_compatible(index, fit_maps(unit(50, 16, 0), unit(50, 16, 0), True)[0], model)
+    upgrade.serve_compatible(
+        index, upgrade.fit_maps(unit(50, 16, 0), unit(50, 16, 0), True)[0], model
+    )
     Path(first.path).unlink()
     done = upgrade.embed_again(index, model)
     assert done.changed == 28
@@ -196,7 +197,9 @@ def test_twenty_kills_while_embedding_lose_nothing(
     monkeypatch.setattr(ingesting, "COMMIT", 1)
     before = Index.open(index)
     known = dict(before.every())
-    upgrade.serve_compatible(index, fit_maps(unit(50, 16, 0), unit(50, 16, 0), True)[0], model)
+    upgrade.serve_compatible(
+        index, upgrade.fit_maps(unit(50, 16, 0), unit(50, 16, 0), True)[0], model
+    )
     left = upgrade.num_compatible(Index.open(index))
     assert left == 29
     for turn in range(20):
@@ -239,7 +242,7 @@ def run_upgrade(
                 ("new -> half compatible (orthogonal), half new", compatible),
             )
         }
-        one = fit_maps(unit(50, 16, 0), unit(50, 16, 0), True)[0]
+        one = upgrade.fit_maps(unit(50, 16, 0), unit(50, 16, 0), True)[0]
         monkeypatch.setattr(upgrade, "fit", lambda *_: upgrade.Fitted(one, result, 50, 20))
         monkeypatch.setattr(index_upgrade, "reopen", lambda *_: (None, None))
         known = {trained.folder.path for trained in calibrated}

@@ -2,7 +2,7 @@
 
 import shlex
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import torch
 import typer
@@ -13,6 +13,7 @@ from unseen.evaluation import evaluate as retrieval_scores
 from unseen.evaluation.open_set import OpenSet
 from unseen.evaluation.query_sample import sampled
 from unseen.evaluation.user_embeddings import Items, as_labels, as_matrix, read_items, read_labels
+from unseen.neighbors.space import to_sphere
 from unseen.reports import layer_report, score_tables
 from unseen.reports.compare_runs import compare_runs, comparison_table, conclusion, write_page
 from unseen.reports.generalization import domains_table, open_set_tables, shots_table
@@ -24,6 +25,7 @@ from unseen.runs.forgetting import Forgetting, forgetting
 from unseen.runs.open_set_of_run import open_set_of
 from unseen.runs.other_data import on_other_data
 from unseen.runs.prepare import reopen
+from unseen.search.refine import refined_scores
 from unseen.training.distributed import joined
 from unseen.training.result import Result, rows_of
 from unseen.training.selected_weights import read_selection
@@ -194,6 +196,10 @@ def embeddings(
     sample: Annotated[
         int | None, typer.Option(help="estimate from so many queries", show_default="all")
     ] = None,
+    rerank: Annotated[
+        Literal["k-reciprocal", "expansion"] | None,
+        typer.Option(help="also the means after re-ranking", show_default="none"),
+    ] = None,
 ) -> None:
     """Example: unseen evaluate embeddings photos.npz
 
@@ -213,7 +219,14 @@ def embeddings(
     items = [as_matrix(side.embeddings) for side in sides]
     names = as_labels(*(side.labels for side in sides))
     drawn = None if sample is None else sampled(names[0], sample)
+    if rerank is not None and (gallery is not None or drawn is not None or not normalize):
+        raise ValueError("--rerank goes without a gallery, --sample and --no-normalize")
     _print_exact(items, names, metrics.split(","), normalize, over, drawn)
+    if rerank is not None:
+        after = refined_scores(rerank, to_sphere(items[0]), names[0], metrics.split(","))
+        for name, value in after.items():
+            title = score_tables.metric_title(name)
+            console.print(f"{title} after {rerank}: {score_tables.percent(value)} %")
 
 
 def _read(file: Path, labels: Path | None, option: str) -> Items:

@@ -1,6 +1,7 @@
 """`unseen inspect refine`: what post-processing would bring, measured."""
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Annotated, Any
 
 import torch
@@ -17,11 +18,9 @@ from unseen.reports.score_tables import metric_title
 from unseen.runs.prepare import Callbacks, RunContext, computing, reopen
 from unseen.runs.trained_run import Trained
 from unseen.search import refine as refining
-from unseen.search.refine_scores import reranked_scores
+from unseen.search.refine import K1, K2, TOP, refined_scores
 
 METRICS = ("recall@1", "map_at_r")
-TOP = 3  # neighbours that expand a query
-K1, K2 = 20, 6  # of k-reciprocal re-ranking
 
 
 def refine(
@@ -86,16 +85,13 @@ def compared(
         for items in (context.split.train, context.split.validation)
     )
     whitened = refining.whitening(train)(validation)
-    sim, rows_near = refining.neighbors(validation, TOP)
-    queries = refining.expanded(validation, validation[rows_near], sim)
+    refined = partial(refined_scores, vectors=validation, labels=labels, metrics=METRICS)
     rows = {
         "as they are": _scores(validation, labels),
         "PCA-whitening, fitted on training classes": _scores(whitened, labels),
-        f"query expansion by {TOP}": _scores(queries, labels, validation),
+        f"query expansion by {TOP}": refined("expansion"),
         f"database augmentation by {TOP}": _scores(refining.augmented(validation, TOP), labels),
-        f"k-reciprocal re-ranking ({K1}, {K2})": reranked_scores(
-            validation, labels, METRICS, K1, K2
-        ),
+        f"k-reciprocal re-ranking ({K1}, {K2})": refined("k-reciprocal"),
     }
     for name, metric in metrics.items():
         metric.fit(train, seen)
@@ -104,10 +100,6 @@ def compared(
     return rows
 
 
-def _scores(vectors: Tensor, labels: Tensor, gallery: Tensor | None = None) -> dict[str, float]:
-    theirs = {}
-    if gallery is not None:
-        theirs = {"gallery_embeddings": gallery, "gallery_labels": labels}
-        theirs["positions"] = torch.arange(len(labels))
-    result = evaluate(vectors, labels, **theirs, metrics=METRICS, resamples=0)  # type: ignore[arg-type]
+def _scores(vectors: Tensor, labels: Tensor) -> dict[str, float]:
+    result = evaluate(vectors, labels, metrics=METRICS, resamples=0)
     return {name: result.values[name].value for name in METRICS}

@@ -23,6 +23,7 @@ from unseen.search.answers import MATCH, NO_CONCLUSION, SEVERAL, UNKNOWN, Answer
 from unseen.search.index import Index
 from unseen.search.ingest import require_same_model
 from unseen.search.maintain import model_of
+from unseen.search.rerank import Kind, reranker
 from unseen.training.run_folder import RunFolder
 
 NUMBERS = ("", "similarity", "same class")  # columns that stand to the right
@@ -37,6 +38,9 @@ def search(
     k: Annotated[int, typer.Option("-k", min=1, help="how many images")] = 10,
     where: Annotated[
         str | None, typer.Option(help='only images of which this is true: "price < 20"')
+    ] = None,
+    rerank: Annotated[
+        Kind | None, typer.Option(help="another order of the first 100", show_default="none")
     ] = None,
     html: Html = None,
     as_json: AsJson = False,
@@ -55,7 +59,9 @@ def search(
     calibration = read_calibration(model)
     request = image if box is None else BoxedImage(image, _box(box))
     only = None if where is None else opened.where(where)  # before the network computes
-    answer = ask(opened, model.embed([request]), k, calibration, only)[0]
+    places = model.prepared(request) if rerank == "local" else None
+    by = None if rerank is None else reranker(opened, model, places, rerank)
+    answer = ask(opened, model.embed([request]), k, calibration, only, search=by)[0]
     if as_json:
         print(json.dumps({"query": str(image), **answer.to_dict()}, indent=2))
     else:

@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from unseen.core.contracts import Network
@@ -76,6 +76,21 @@ def places_of(network: Network, image: Tensor) -> Places:  # image [3, s, s]
         whole = Way(images, lambda x: network(x).embeddings, is_exact=False)
         result = _parts(whole, PIXEL_CELLS)
     return Places(result.parts, result.descriptor, result.grid, is_exact=False, on_pixels=True)
+
+
+def place_descriptors(network: Network, images: Tensor) -> Tensor | None:
+    """Unit descriptors [N, P, C] of the places of the last map, or of the patches, of images
+    [N, 3, s, s], at most 14 x 14; None where the network keeps no places."""
+    with torch.no_grad():
+        way = _way(network, images)
+    if way is None:
+        return None
+    x = way.activations[:: len(way.activations) // len(images)]  # mirrored views stand beside
+    if x.ndim == 3:  # [N, T, C]
+        x = x[:, way.skipped :].mT.unflatten(2, way.grid)
+    grid = (min(MOST_CELLS, x.shape[2]), min(MOST_CELLS, x.shape[3]))
+    x = nn.functional.adaptive_avg_pool2d(x.float(), grid)
+    return nn.functional.normalize(x.flatten(2).mT, dim=2)
 
 
 def _parts(way: Way, most: int) -> Places:

@@ -12,7 +12,7 @@ what is found so near of the same class), so they may differ: the conclusion is 
 `reason` the sentence behind it.
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from unseen.evaluation.calibration import Calibration
-from unseen.search.index import Ids, Index
+from unseen.search.index import Ids, Index, Neighbors
 
 UNKNOWN = "unknown"
 UNLABELLED = "unlabelled"
@@ -81,9 +81,10 @@ class Answer:
         first = self.hits[0]
         if first.matched is None:
             return None
-        if not first.matched:
-            return UNKNOWN
-        return SEVERAL if len(self.labels) > 1 else first.label or UNLABELLED
+        if len(self.labels) > 1:
+            return SEVERAL
+        matched = [hit.label for hit in self.hits if hit.matched] or list(self.labels)
+        return (matched[0] or UNLABELLED) if matched else UNKNOWN
 
     def to_dict(self) -> dict[str, Any]:
         return {
@@ -114,10 +115,12 @@ def ask(
     calibration: Calibration | None = None,
     filter: Collection[int] | Ids | None = None,
     where: str | None = None,
+    search: Callable[..., Neighbors] | None = None,
 ) -> list[Answer]:
-    """One answer per vector [Q, D]; filter, where: as `Index.search` takes them."""
+    """One answer per vector [Q, D]; filter, where: as `Index.search` takes them. search: in its
+    place (`rerank.reranker`)."""
     depth = k if calibration is None else max(k, DECIDING)
-    result = index.search(vectors, depth, filter, where)
+    result = (search or index.search)(vectors, depth, filter, where)
     probabilities: Any = None
     if calibration is not None:
         probabilities = calibration.probability(result.similarities, len(index))

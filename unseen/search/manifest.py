@@ -75,7 +75,7 @@ class ExternalEntry(Entry):
     kind: Literal["milvus", "pgvector"]
     uri: str
     table: str  # a collection, as Milvus says
-    words: list[str] = []  # that the table may be marked with (`backends/owner_marks.py`)
+    words: list[str] = []  # that the table may be marked with (`backends/external.py`)
     last_serial: int = 0
     effort: int = 0  # none: exact
     recall: float = 0.0

@@ -14,7 +14,9 @@
 Vectors are unit ones here; `distance` is 1 - cosine.
 """
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
 
 import numpy as np
 import torch
@@ -22,10 +24,17 @@ from numpy.typing import NDArray
 from scipy import sparse
 from torch import Tensor
 
+from unseen.evaluation.evaluate import evaluate
+from unseen.evaluation.metric_names import parse_metric
+from unseen.evaluation.retrieve import retrieve
+from unseen.metrics.base import Retrieval
 from unseen.neighbors.nearest import nearest
 from unseen.neighbors.space import make_space, precise, to_sphere
 
 BLOCK = 64  # queries whose candidates are compared at a time
+TOP = 3  # neighbours that expand a query
+K1, K2 = 20, 6  # of k-reciprocal re-ranking
+SPARE = 100  # candidates beyond what a metric looks at
 
 Matrix = NDArray[np.float64]
 
@@ -79,7 +88,7 @@ def neighbors(vectors: Tensor, top: int) -> tuple[Tensor, Tensor]:
 def reranked(
     vectors: Tensor, candidates: Tensor, k1: int = 20, k2: int = 6, original: float = 0.3
 ) -> Tensor:
-    """The candidates [n, K] of each unit vector [n, D] in their new order."""
+    """The candidates [m, K] of the first unit vectors of [n, D] in their new order."""
     if not 1 <= k2 <= k1 < len(vectors):
         raise ValueError(f"1 <= k2 <= k1 < {len(vectors)} must hold, got k1 {k1}, k2 {k2}")
     if not 0 <= original <= 1:
@@ -90,13 +99,52 @@ def reranked(
     request = candidates.numpy()
     order = np.empty_like(request)
     for start in range(0, len(request), BLOCK):
-        rows = slice(start, start + BLOCK)
+        rows = slice(start, min(start + BLOCK, len(request)))
         sim = torch.einsum("qd,qkd->qk", vectors[rows], vectors[candidates[rows]])
         jaccard = _jaccard(features, np.arange(len(request))[rows], request[rows])
         distance = (1 - original) * jaccard + original * (1 - sim.double().numpy())
         best = np.argsort(distance, axis=1, kind="stable")
         order[rows] = np.take_along_axis(request[rows], best, axis=1)
     return torch.from_numpy(order)
+
+
+def reranked_scores(
+    vectors: Tensor, labels: Tensor, metrics: Sequence[str], k1: int, k2: int
+) -> dict[str, float]:
+    """Means of metrics after k-reciprocal re-ranking of unit vectors [n, D] with labels [n]."""
+    made = {name: parse_metric(name) for name in metrics}
+    most = int(labels.bincount().max())
+    depths = [m.depth(most) for m in made.values() if isinstance(m, Retrieval)]
+    result = retrieve(vectors, labels, min(len(labels) - 1, max(depths) + SPARE))
+    order = reranked(vectors, result.indices, k1, k2)
+    lists = replace(result, indices=order, matches=labels[order] == labels[:, None], tied=None)
+    return {
+        name: float(metric(lists).nanmean())
+        for name, metric in made.items()
+        if isinstance(metric, Retrieval)
+    }
+
+
+def refined_scores(
+    kind: Literal["k-reciprocal", "expansion"],
+    vectors: Tensor,
+    labels: Tensor,
+    metrics: Sequence[str],
+) -> dict[str, float]:
+    """Means of metrics when unit vectors [n, D] ask each other, refined in one way."""
+    if kind == "k-reciprocal":
+        return reranked_scores(vectors, labels, metrics, K1, K2)
+    sim, near = neighbors(vectors, TOP)
+    result = evaluate(
+        expanded(vectors, vectors[near], sim),
+        labels,
+        gallery_embeddings=vectors,
+        gallery_labels=labels,
+        positions=torch.arange(len(labels)),
+        metrics=metrics,
+        resamples=0,
+    )
+    return {name: result.values[name].value for name in metrics}
 
 
 def _features(vectors: Tensor, nearby: NDArray[np.int64], k1: int, k2: int) -> sparse.csr_matrix:

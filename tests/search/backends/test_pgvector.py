@@ -31,29 +31,35 @@ def test_stores_are_named() -> None:
             parse(f"pgvector:{secret}", Path("i"))
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("normalize", [True, False])
-@pytest.mark.parametrize("backend", ["pgvector:", "milvus:"])
-def test_ten_thousand_images_have_the_neighbors_of_exact_search(
+FEW = [("pgvector:", True, 1_000), ("milvus:", False, 1_000)]
+MANY = [(backend, way, 10_000) for backend in ("pgvector:", "milvus:") for way in (True, False)]
+
+
+@pytest.mark.parametrize(
+    ("backend", "normalize", "count"),
+    [*FEW, *(pytest.param(*each, marks=pytest.mark.slow) for each in MANY)],
+)
+def test_every_backend_has_the_neighbors_of_exact_search(
     tmp_path: Path,
     entry: ModelEntry,
     rows: Rows,
-    normalize: bool,
     backend: str,
+    normalize: bool,
+    count: int,
     postgresql: str,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     backend += postgresql if backend == "pgvector:" else ""
-    some = rows(10_000)
+    some = rows(count)
     model = entry.model_copy(update={"normalize": normalize})
     for name in ("asked", "exact"):
         with Writer.create(tmp_path / name, model) as writer:
             if name == "asked":
                 writer.use_backend(parse(backend, tmp_path / name))
-            for start in range(0, 10_000, 2_500):
-                writer.add(some[start : start + 2_500])
+            for start in range(0, count, count // 4):
+                writer.add(some[start : start + count // 4])
             writer.refresh_backend()
-            writer.remove(range(5, 10_000, 7))
+            writer.remove(range(5, count, 7))
             writer.add([NewImage(some[2].metadata, some[3].vector, b"", id=2)])
             writer.refresh_backend()
     request, exact = (Index.open(tmp_path / name) for name in ("asked", "exact"))

@@ -2,6 +2,7 @@
 
 import io
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,7 @@ from PIL import Image
 from starlette.testclient import TestClient
 
 from unseen.search.answers import ask
-from unseen.search.index import Index, IndexedImage
+from unseen.search.index import Index
 from unseen.search.service.changes import changes
 from unseen.search.service.index_registry import IndexRegistry
 from unseen.search.service.maps import map_of
@@ -24,7 +25,7 @@ def test_health_and_metadata(client: TestClient) -> None:
     metadata = client.get("/api/index").json()
     assert (metadata["images"], metadata["labels"], metadata["labelled"]) == (30, 6, 30)
     assert metadata["model"]["run"] == "tiny"
-    assert (metadata["model"]["precision"], metadata["model"]["vectors"]) == ("float32", "float32")
+    assert metadata["model"]["precision"] == "float32"
     assert metadata["search"] == {"backend": "exact", "recall": 1.0}
     assert metadata["changed"].endswith("+00:00")
     assert metadata["calibration"] is None
@@ -102,8 +103,8 @@ def test_images_by_id(client: TestClient, registry: IndexRegistry, images: Path)
 def test_a_image_whose_file_is_gone_is_shown_small(
     client: TestClient, registry: IndexRegistry, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    gone = IndexedImage(1, "/no/such/file.png", None)
-    monkeypatch.setattr(Index, "image", lambda self, id: gone)
+    gone = replace(registry.snapshot.index.metadata(1), path="/no/such/file.png")
+    monkeypatch.setattr(Index, "metadata", lambda self, id: gone)
     assert client.get("/api/images/1").headers["content-type"] == "image/webp"
 
 

@@ -181,3 +181,29 @@ def test_a_filter_is_kept_to_by_every_route(client: TestClient, way: str) -> Non
 
 def test_what_is_known_of_an_image_has_its_columns(client: TestClient) -> None:
     assert client.get("/api/images/8/metadata").json()["columns"] == {"level_1": "class 1"}
+
+
+@pytest.mark.parametrize("kind", ["k-reciprocal", "expansion", "local"])
+def test_the_first_images_come_in_another_order(
+    client: TestClient, images: Path, kind: str
+) -> None:
+    content = contents(images, 1)[0]
+    plain = client.post("/api/search?k=30", content=content)
+    other = client.post(f"/api/search?k=30&rerank={kind}", content=content)
+    assert sorted(ids(other)) == sorted(ids(plain))
+    page = client.post(f"/api/search?k=5&start=4&rerank={kind}", content=content)
+    assert ids(page) == ids(other)[4:9]
+    own = client.get(f"/api/search?ids=3&k=9&rerank={kind}")
+    assert (own.status_code, len(ids(own)), 3 in ids(own)) == (200, 9, False)
+    refused = client.get(f"/api/search?ids=3,4&rerank={kind}")
+    assert refused.status_code == (422 if kind == "local" else 200)
+    assert client.get("/api/search?ids=3&rerank=best").status_code == 422
+
+
+def test_places_count_as_the_images_they_are_compared_with(
+    registry: IndexRegistry, images: Path
+) -> None:
+    guarded = create_app(registry, None, Limits(hosts=HOSTS, per_minute=150))
+    client, content = TestClient(guarded), contents(images, 1)[0]
+    codes = [client.post("/api/search?rerank=local", content=content).status_code for _ in range(2)]
+    assert codes == [200, 429]

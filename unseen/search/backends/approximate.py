@@ -22,8 +22,16 @@ from unseen.core import read_limits
 from unseen.core.contracts import Progress
 from unseen.core.extras import install_command
 from unseen.core.files import flush_folder, sha256, write_bytes
-from unseen.search.backends.exact import Mask, Nearest
-from unseen.search.backends.recall import MOST_EFFORT, NEAREST, QUERIES, RECALL, recall_of
+from unseen.search.backends.exact import (
+    MOST_EFFORT,
+    NEAREST,
+    QUERIES,
+    RECALL,
+    Mask,
+    Nearest,
+    recall_of,
+    similarities,
+)
 from unseen.search.manifest import APPROXIMATE, ApproximateEntry, DamagedError
 from unseen.search.segment import CheckedFile, check
 
@@ -90,10 +98,7 @@ class Approximate:
         some = max(1, COMPARED // rows.shape[1])
         for block, candidates in zip(queries.split(some), rows.split(some), strict=True):
             vectors = torch.from_numpy(self.vectors(candidates.clamp(min=0).numpy()))  # [Q, C, D]
-            if self.normalize:
-                sim = torch.bmm(vectors, block[:, :, None])[:, :, 0]
-            else:
-                sim = -(vectors - block[:, None]).square().sum(dim=2)
+            sim = similarities(block, vectors, self.normalize)
             sim = sim.masked_fill(candidates < 0, -math.inf)
             top = sim.topk(min(k, sim.shape[1]), dim=1)
             values.append(top.values)

@@ -9,8 +9,9 @@ streaming search that evaluation uses.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -25,9 +26,17 @@ from unseen.neighbors.leading_directions import LeadingDirections
 from unseen.neighbors.select import select
 from unseen.neighbors.space import Space, make_space, precise
 
+if TYPE_CHECKING:
+    from unseen.search.index import Index
+
 DIRECT = 2**24  # similarities held at once; with more, the streaming search is faster
 BLOCK = 1024
 FEW = 4096  # rows below which one product in floats is as fast
+
+RECALL = 0.98  # of an approximate store; its effort is doubled until then
+NEAREST = 10
+QUERIES = 256
+MOST_EFFORT = 2048
 
 Mask = NDArray[np.bool_]
 Nearest = tuple[Tensor, Tensor]  # similarities and rows, two [Q, k]; row -1 where there is none
@@ -151,6 +160,28 @@ def best_of(result: Sequence[Nearest], num_queries: int, k: int) -> Nearest:
     rows, order = rows.sort(dim=1)
     values, order = values.gather(1, order).sort(dim=1, descending=True, stable=True)
     return values[:, :k], rows.gather(1, order)[:, :k].masked_fill(values[:, :k] == -math.inf, -1)
+
+
+def recall_of(
+    index: "Index", search: Callable[[Tensor, int, Mask | None], Nearest], num_queries: int
+) -> float:
+    """The share of the ten nearest of exact search that a store finds."""
+    rows = np.random.default_rng(0).choice(len(index), num_queries, replace=False)
+    queries = torch.from_numpy(index.row_vectors(np.flatnonzero(index.alive)[rows]))
+    k = min(NEAREST, len(index))
+    allowed = None if index.alive.all() else index.alive
+    _, exact = index.exact.search(queries, k, allowed)
+    _, result = search(queries, k, allowed)
+    hits = (exact[:, :, None] == result[:, None, :]).any(dim=2)
+    return float(hits.double().mean())
+
+
+def similarities(queries: Tensor, vectors: Tensor, normalize: bool) -> Tensor:
+    """Of queries [Q, D] with vectors of their own [Q, C, D]: cosines of unit ones, or minus the
+    squared distances."""
+    if normalize:
+        return torch.bmm(vectors, queries[:, :, None])[:, :, 0]
+    return -(vectors - queries[:, None]).square().sum(dim=2)
 
 
 def _moved(result: Nearest, start: int) -> Nearest:

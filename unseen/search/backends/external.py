@@ -5,6 +5,12 @@ brought to the store under their serial numbers. Searches under a filter are exa
 it. What a store does not hold yet, after a crash say, is searched exactly, and brought over by the
 next writer. What it finds is compared again with the vectors of the folder, whose checksums were
 compared.
+
+Whose a table is: it carries a mark, and only the mark's index changes it. The mark names the index
+and its folder, and holds a word that is drawn anew for every change; the manifest knows the word
+before the table gets it. An index that was moved or restored from a backup is still at the mark's
+path or has its inode, and knows the word. A copy is elsewhere, or does not know the word since
+another copy has changed the table: it gets a table of its own.
 """
 
 import logging
@@ -14,17 +20,25 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
+from uuid import uuid4
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from pydantic import ValidationError
 from torch import Tensor
 
 from unseen.core.contracts import Progress
-from unseen.search.backends.exact import Mask, Nearest
-from unseen.search.backends.owner_marks import Mark, new_word
-from unseen.search.backends.recall import MOST_EFFORT, QUERIES, RECALL, recall_of
-from unseen.search.manifest import ExternalEntry
+from unseen.search.backends.exact import (
+    MOST_EFFORT,
+    QUERIES,
+    RECALL,
+    Mask,
+    Nearest,
+    recall_of,
+    similarities,
+)
+from unseen.search.manifest import Entry, ExternalEntry
 
 if TYPE_CHECKING:
     from unseen.search.index import Index
@@ -35,6 +49,7 @@ Result = list[tuple[Ids, NDArray[np.float32]]]  # of each query: serials and sim
 BATCH = 1000
 TOLERANCE = 1e-4  # between similarities computed here and there
 FIRST_EFFORT = 16
+KEY = "unseen.index"  # of the table's property that holds the mark
 RETRY_SECONDS = 10.0  # after a failure; exact search answers meanwhile
 log = logging.getLogger("unseen.search")
 
@@ -45,6 +60,36 @@ class UnavailableError(ValueError):
 
 class ForeignTableError(UnavailableError):
     """The table that the manifest names is not of this index."""
+
+
+class Mark(Entry):
+    """What a table says of its index."""
+
+    index: str  # its identity, which its copies share
+    word: str
+    folder: str
+    inode: str
+
+    @classmethod
+    def of(cls, folder: Path, index: str, word: str) -> "Mark":
+        result = folder.stat()
+        inode = f"{result.st_dev}:{result.st_ino}"
+        return cls(index=index, word=word, folder=str(folder.resolve()), inode=inode)
+
+    @classmethod
+    def parse(cls, text: str) -> "Mark | None":
+        """None: a text that is no mark."""
+        try:
+            return cls.model_validate_json(text)
+        except ValidationError:
+            return None
+
+    def is_of_folder(self, other: "Mark") -> bool:
+        return self.folder == other.folder or self.inode == other.inode
+
+
+def new_word() -> str:
+    return uuid4().hex
 
 
 class ExternalBackend(ABC):
@@ -87,7 +132,7 @@ class ExternalBackend(ABC):
 
     @abstractmethod
     def mark(self) -> str | None:
-        """The table's (`marks.py`); empty where it has none, None where there is no table."""
+        """The table's (`Mark`); empty where it has none, None where there is no table."""
 
     @abstractmethod
     def make(self, count: int, mark: str) -> None:
@@ -181,11 +226,7 @@ class ExternalBackend(ABC):
         are damaged."""
         message, rows = result
         vectors = torch.from_numpy(index.row_vectors(rows.clamp(min=0).numpy()))  # [Q, k, D]
-        if self.normalize:
-            sim = (vectors * queries[:, None]).sum(dim=2)
-        else:
-            sim = -(vectors - queries[:, None]).square().sum(dim=2)
-        sim = sim.masked_fill(rows < 0, -torch.inf)
+        sim = similarities(queries, vectors, self.normalize).masked_fill(rows < 0, -torch.inf)
         if not torch.allclose(sim, message, rtol=TOLERANCE, atol=TOLERANCE):
             raise UnavailableError(
                 f"{self.name} at {self.entry.uri} holds other vectors than {index.path} "

@@ -22,12 +22,12 @@ from unseen.core.extras import install_command
 from unseen.core.files import lock
 from unseen.search.backends.external import (
     BATCH,
+    KEY,
     ExternalBackend,
     Ids,
     Result,
     UnavailableError,
 )
-from unseen.search.backends.owner_marks import KEY
 
 EXACT_UP_TO = 200_000  # a larger collection gets a graph
 MOST_RESULT = 16_384  # Milvus's own limits

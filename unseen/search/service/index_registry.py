@@ -9,9 +9,10 @@ import logging
 import math
 import threading
 import time
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,10 +24,11 @@ from unseen.runs.explain import Explanation, explain_images
 from unseen.runs.trained_run import Trained
 from unseen.search import feedback
 from unseen.search.answers import DECIDING, Answer, ask
-from unseen.search.index import Ids, Index
+from unseen.search.index import Ids, Index, Neighbors
 from unseen.search.ingest import require_same_model
 from unseen.search.maintain import model_of
 from unseen.search.manifest import DamagedError
+from unseen.search.rerank import Kind, reranker
 from unseen.search.upgrade import num_compatible
 
 VALIDATE_EVERY = 2.0  # seconds
@@ -102,13 +104,25 @@ class Snapshot:
         chosen: Ids | None = None,
         without: Collection[int] = (),
         evaluated: bool = True,
+        search: Callable[..., Neighbors] | None = None,
     ) -> Answer:
         """The k nearest images, of those that are `chosen` or of all, without those named.
-        evaluated: with conclusions, which hold for the vector of one image."""
+        evaluated: with conclusions, which hold for the vector of one image. search: by which."""
         calibration = self.calibration if evaluated else None
         depth = max(k, DECIDING) + len(without)
-        result = ask(self.index, vector, depth, calibration, chosen)[0]
+        result = ask(self.index, vector, depth, calibration, chosen, search=search)[0]
         return _without(result, without, k)
+
+    def reranker(self, kind: Kind, image: Tensor | None) -> Callable[..., Neighbors]:
+        """A search in another order, one at a time. image: that asks, if it is one."""
+        with self._embedding:
+            search = reranker(self.index, self.model, image, kind)
+
+        def alone(*request: Any) -> Neighbors:
+            with self._embedding:
+                return search(*request)
+
+        return alone
 
     def chosen(self, label: str | None, where: str | None) -> Ids | None:
         """Images that may be found; None: all. A ValueError where there is no such label, a

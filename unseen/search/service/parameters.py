@@ -13,6 +13,7 @@ from unseen.evaluation.calibration import Calibration
 from unseen.search.answers import Answer, reason
 from unseen.search.filters import MOST_LETTERS, FilterError
 from unseen.search.manifest import DamagedError
+from unseen.search.rerank import Kind
 from unseen.search.service.decoding import Box
 
 MOST = 100  # images of one answer
@@ -54,6 +55,7 @@ class Wanted(BaseModel):
     box: str | None = Field(
         None, max_length=100, description="left,top,width,height, shares of the image"
     )
+    rerank: Kind | None = Field(None, description="another order of the first 100 images")
     right: str = Field("", max_length=1000, description="ids of images that are called right")
     wrong: str = Field("", max_length=1000, description="ids of images that are called wrong")
 
