@@ -5,17 +5,7 @@
 The same tables make the plans and evaluate them (`differences.py`): a difference is read off the
 resolved configs of finished runs, or off a plan, never written down.
 
-ROTH      K. Roth et al. 2020, supplement A: Adam at a constant 1e-5, decay 4e-4, SPC-2, batches of
-          112, 150 epochs (SOP 100) of the whole ResNet-50; the epoch chosen on test classes
-PSOMAS    B. Psomas' thesis: AdamW 1e-4 (SOP 6e-4), decay 1e-4, steps, 100 epochs; batches of 100
-          (ResNet-50) and 180, 5 of a class for losses on tuples and at random for the others
-LI        Y. Li et al., density adaptivity: Adam, 128-d, 10 of a class in batches of 100, on SOP
-          whole classes; 30,000 steps (here 100 epochs of 300), no decay named
-JACOB     P. Jacob et al. 2019: Adam at a constant 1e-5, 8 of a class in batches of 40 (SOP, In-Shop
-          2 in 80), 512-d; 40 epochs of 200 steps
-VO_HAYS   N. Vo, J. Hays 2019: SGD 0.01, tenfold lower after half of the steps, decay 5e-4, 2 of a
-          class in batches of 32; 20,000 steps (SOP 200,000), here in epochs of 100; convolutions
-          wait for the first 100
+The values stand in numbers/sources.toml.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -25,7 +15,7 @@ from typing import Any
 from unseen.config import schema as configs
 from unseen.models import bn_inception
 from unseen.models.backbone import create_backbone, has_weights
-from unseen.reproductions.numbers import table
+from unseen.reproductions.numbers import table, toml
 from unseen.studies.study_file import Plan, Values
 
 THREE = ("cub200", "cars196", "online_products")  # data sets that most sources have tables of
@@ -100,10 +90,6 @@ def value_of(config: Mapping[str, Any], key: str) -> Any:
     return value
 
 
-def _spc(preset: str, **values: int) -> Values:
-    return {"name": "m_per_class", "preset": preset} | values
-
-
 def steps(every: int, until: int = 100, gamma: float = 0.1, warm_up: int = 0) -> Values:
     """A rate that falls by gamma after so many epochs, again and again."""
     milestones = list(range(every, until, every))
@@ -111,72 +97,32 @@ def steps(every: int, until: int = 100, gamma: float = 0.1, warm_up: int = 0) ->
 
 
 WHOLE: Values = {"weights": "imagenet", "freeze_until": None}
-ROTH = Source("Roth et al. 2020", "revisit", WHOLE | {
-    "backbone": "resnet50", "frozen_bn": "stats", "transform": "revisit", "image_size": 224,
-    "embedding_size": 128, "head": {"start": "default"}, "sampler": _spc("revisit"),
-    "batch_size": 112, "optimizer": {"name": "adam"}, "lr": 1e-5, "weight_decay": 4e-4,
-    "schedule": {"name": "constant"}, "select": "test",
-    "epochs": Each(cub200=150, cars196=150, online_products=100),
-}, [Override({"loss.name": ["histogram"]}, {"loss": Each(
-        cub200={"nodes": 65}, cars196={"nodes": 65}, online_products={"nodes": 11})})],
-   {"margin.beta": (0.6,), "distance_weighted.switch": (), "soft_triple.centers": ()})  # fmt: skip
 TUPLES = ("contrastive", "triplet", "lifted_structure", "n_pair", "margin", "multi_similarity")
 RANDOM: Values = {"name": "random"}
-SMALLER: Values = {  # of BN-Inception and GoogLeNet
-    "batch_size": 180,
-    "schedule": Each(
-        cub200=steps(10, warm_up=1), cars196=steps(20, warm_up=1),
-        online_products=steps(20, gamma=0.25, warm_up=1),
-    ),
-}  # fmt: skip
-PSOMAS = Source("Psomas 2020", "thesis", WHOLE | {
-    "backbone": "resnet50", "transform": "thesis", "image_size": 224, "pooling": "avg+max",
-    "frozen_bn": Each(cub200="full", cars196="full", online_products="off"),
-    "head": {"start": "kaiming"}, "sampler": _spc("thesis"), "batch_size": 100,
-    "optimizer": {"name": "adamw"}, "weight_decay": 1e-4, "epochs": 100, "select": "test",
-    "lr": Each(cub200=1e-4, cars196=1e-4, online_products=6e-4),
-    "schedule": Each(
-        cub200=steps(5, warm_up=5), cars196=steps(10, warm_up=5),
-        online_products=steps(10, gamma=0.25, warm_up=5),
-    ),
-}, [*(Override({"backbone": [network]}, SMALLER | {"backbone": network})
-      for network in ("bn_inception", "googlenet")),
-    Override({"loss.name": ["proxy_nca", "arcface", "soft_triple", "proxy_anchor",
-                           "proxy_repulsion"]}, {"sampler": RANDOM})],
-   {"proxy_repulsion.variant": ()})  # fmt: skip
-LI = Source("Li et al. 2020", "density", WHOLE | {
-    "backbone": "googlenet", "transform": "density", "image_size": 227, "embedding_size": 128,
-    "head": {"start": "default"}, "batch_size": 100, "refit": True,
-    "sampler": Each(
-        cub200=_spc("density", steps=300), cars196=_spc("density", steps=300),
-        online_products={"name": "whole_classes", "preset": "density", "steps": 300},
-    ),
-    "optimizer": {"name": "adam"}, "lr": Each(cub200=1e-5, cars196=5e-4, online_products=3e-5),
-    "weight_decay": 0.0, "schedule": {"name": "constant"}, "epochs": 100,
-}, varied={"density.lr_factor": (), "density.d0": ("none",)})  # fmt: skip
-JACOB = Source("Jacob et al. 2019", "horde", WHOLE | {
-    "backbone": "googlenet", "transform": "horde", "image_size": 256, "pooling": "avg",
-    "embedding_size": 512, "head": {"start": "default", "bias": False},
-    "sampler": Each(
-        cub200=_spc("horde", steps=200), cars196=_spc("horde", steps=200),
-        online_products=_spc("horde", steps=200, per_class=2),
-        inshop=_spc("horde", steps=200, per_class=2),
-    ),
-    "batch_size": Each(cub200=40, cars196=40, online_products=80, inshop=80),
-    "optimizer": {"name": "adam"}, "lr": 1e-5, "weight_decay": 0.0,
-    "schedule": {"name": "constant"}, "epochs": 40, "refit": True,
-}, [Override({"backbone": ["bn_inception"]}, {"backbone": "bn_inception"})],
-   {f"horde.{key}": () for key in ("num_orders", "cascade", "trained", "reduce")})  # fmt: skip
-VO_HAYS = Source("Vo and Hays 2019", "vo_hays", WHOLE | {
-    "backbone": "vgg16_bn", "transform": "vo_hays", "image_size": 224, "embedding_size": 512,
-    "sampler": _spc("vo_hays", steps=100), "batch_size": 32,
-    "optimizer": {"name": "sgd", "momentum": 0.9}, "lr": 0.01, "weight_decay": 5e-4,
-    "schedule": Each(
-        cub200=steps(100, 200, warm_up=1), cars196=steps(100, 200, warm_up=1),
-        online_products=steps(1000, 2000, warm_up=1),
-    ),
-    "epochs": Each(cub200=200, cars196=200, online_products=2000), "refit": True,
-})  # fmt: skip
+
+
+def _values(stored: Mapping[str, Any]) -> Values:
+    """`values` and `by_data` of a part of numbers/sources.toml."""
+    by_data = {
+        key: Each({data: _expanded(value) for data, value in each.items()})
+        for key, each in stored.get("by_data", {}).items()
+    }
+    return stored.get("values", {}) | by_data
+
+
+def _expanded(value: Any) -> Any:
+    return steps(**value) if isinstance(value, dict) and "every" in value else value
+
+
+def _source(name: str) -> Source:
+    stored = toml("sources")[name]
+    overrides = [Override(each["where"], _values(each)) for each in stored.get("overrides", ())]
+    values = WHOLE | _values(stored)
+    return Source(stored["title"], stored["preset"], values, overrides, stored.get("varied", {}))
+
+
+ROTH, PSOMAS, LI, JACOB, VO_HAYS = map(_source, ("roth", "psomas", "li", "jacob", "vo_hays"))
+SMALLER = PSOMAS.overrides[0].values  # with BN-Inception, and with GoogLeNet
 OF_NETWORK = ("backbone", "weights", "freeze_until", "frozen_bn", "transform", "image_size",
               "pooling")  # fmt: skip
 OF_LENGTH = ("optimizer", "lr", "weight_decay", "schedule", "epochs", "select", "refit")

@@ -16,12 +16,15 @@ thesis_losses               10 losses x 3 networks x 4 sizes; v1..v4 = R@1,2,4,8
 thesis_protocols            10-fold, validation ratios, tuned values
 thesis_own_loss             the thesis' own loss, BN-Inception 512
 vo_hays_table1              NetA read at pool5.3: R@1,2,4,8,16,32, of products R@1,10,100,1000
+sources (TOML)              what each source trains with
 vo_hays_table2, _table3     recall@1 by layer; foreign models, output against penultimate layer
 """
 
 import csv
 import math
+import tomllib
 from importlib.resources import files
+from typing import Any
 
 from unseen.core.names import known
 
@@ -63,6 +66,11 @@ def table(name: str) -> list[dict[str, PlannedRun]]:
     file = files(__name__).joinpath(f"{known(name, names(), 'published table')}.csv")
     rows = csv.DictReader(file.read_text(encoding="utf-8").splitlines())
     return [{key: _value(row, key) for key in row} for row in rows]
+
+
+def toml(name: str) -> dict[str, Any]:
+    """A file of values that are no table."""
+    return tomllib.loads(files(__name__).joinpath(f"{name}.toml").read_text(encoding="utf-8"))
 
 
 def rows_of(name: str, data: str) -> list[dict[str, PlannedRun]]:

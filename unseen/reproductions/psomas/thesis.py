@@ -68,7 +68,7 @@ PROXIES = ("ProxyNCA", "SoftTriple", "ProxyAnchor")
 OF_PAIRS = ("Contrastive", "Triplet", "LiftedStructure", "NPair", "Margin", "MultiSimilarity")
 SLOW = ("ProxyNCA", "ArcFace", "SoftTriple")  # whose class parameters hardly move in short runs
 NETWORKS: dict[str, Values] = {
-    network: {"backbone": network} | (SMALLER if network != USUAL else {})
+    network: (SMALLER if network != USUAL else {}) | {"backbone": network}
     for network in (USUAL, BN_INCEPTION, "googlenet")
 }
 PROTOCOLS = ("thesis_ratios", "thesis_folds", "thesis_search")  # tables 12 to 16

@@ -6,7 +6,7 @@ Values are those of their paper (`preset = "revisit"`). In short runs class para
 
 import re
 
-from unseen.reproductions.numbers import table
+from unseen.reproductions.numbers import as_number, rows_of
 from unseen.reproductions.source_values import THREE, Each
 from unseen.studies.study_file import Values
 
@@ -45,13 +45,15 @@ def objectives(is_short: bool = True, data: str = "cub200") -> dict[str, Values]
 def switched(data: str, is_short: bool = True) -> dict[str, tuple[str, Values]]:
     """Published name with the rho switch on one of their data sets (CUB-200 for any other) -> (its
     name without, settings): "R-SNR (D, p = 0.3)" -> "SNR (D)" with the chance they took there."""
-    result = {}
-    for name in published(data if data in THREE else THREE[0]):
-        message = re.fullmatch(r"R-(.+), p = ([\d.]+)\)", name)
-        if message:
-            plain, chance = f"{message[1]})", float(message[2])
-            result[name] = (plain, with_switch(objectives(is_short, data)[plain], chance))
-    return result
+    known = objectives(is_short, data)
+    return {
+        tidy(str(row["approach"])): (
+            plain,
+            with_switch(known[plain], float(as_number(row["chance"]))),
+        )
+        for row in rows_of("revisit_objectives", data if data in THREE else THREE[0])
+        if (plain := str(row["plain"] or ""))
+    }
 
 
 def with_switch(settings: Values, chance: float) -> Values:
@@ -61,14 +63,13 @@ def with_switch(settings: Values, chance: float) -> Values:
 def published(data: str) -> dict[str, dict[str, float]]:
     """Approach -> metric -> percent, of one of their data sets; the untrained row as ours is
     called."""
-    rows = [row for row in table("revisit_objectives") if row["dataset"] == data]
     result = {
         tidy(str(row["approach"])): {
             metric: value
             for metric, column in COLUMNS.items()
             if isinstance(value := row[column], float)
         }
-        for row in rows
+        for row in rows_of("revisit_objectives", data)
     }
     return result | {"untrained": result.get(UNTRAINED, {})}
 
