@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from unseen.reports.compare_runs import compare_runs, comparison_table, conclusion, write_page
+from unseen.reports.compare_runs import compare_runs, comparison_table, write_page
 
 
 @pytest.fixture
@@ -33,11 +33,11 @@ def test_numbers_and_words(two: tuple[Path, Path]) -> None:
     assert other == 1.0
     assert result.difference.value == pytest.approx(1 - one)
     assert len(result.worsened) == 0
-    assert conclusion(pair).startswith("other is better than my & run on unseen classes (R@1 +")
+    assert pair.conclusion.startswith("other is better than my & run on unseen classes (R@1 +")
     back = compare_runs(two[1], two[0])
-    assert conclusion(back).startswith("other is better than my & run on unseen classes (R@1 +")
-    assert conclusion(compare_runs(two[0], two[0])).startswith("No clear difference")
-    assert "inconclusive: one run each" in conclusion(pair)
+    assert back.conclusion.startswith("other is better than my & run on unseen classes (R@1 +")
+    assert compare_runs(two[0], two[0]).conclusion.startswith("No clear difference")
+    assert "inconclusive: one run each" in pair.conclusion
     console = Console(markup=False, width=80, record=True)
     console.print(comparison_table(pair).terminal())
     assert "100.0" in console.export_text()

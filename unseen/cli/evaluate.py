@@ -15,7 +15,7 @@ from unseen.evaluation.query_sample import sampled
 from unseen.evaluation.user_embeddings import Items, as_labels, as_matrix, read_items, read_labels
 from unseen.neighbors.space import to_sphere
 from unseen.reports import layer_report, score_tables
-from unseen.reports.compare_runs import compare_runs, comparison_table, conclusion, write_page
+from unseen.reports.compare_runs import compare_runs, comparison_table, write_page
 from unseen.reports.generalization import domains_table, open_set_tables, shots_table
 from unseen.runs.evaluate_layers import compare_layers
 from unseen.runs.evaluate_run import evaluate_run
@@ -136,7 +136,7 @@ def compare(
     pair = compare_runs(first, second)
     one, two = (run.name for run in pair.runs)
     console.print(comparison_table(pair).terminal(f"B, {two},\nagainst A, {one}, %"))
-    console.print(conclusion(pair))
+    console.print(pair.conclusion)
     if html is not None:
         with display() as (_, callbacks):
             context, _folder = reopen(first, callbacks, data)

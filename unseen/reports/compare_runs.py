@@ -46,6 +46,27 @@ class Pair:
     values: dict[str, tuple[float, float]]  # by metric
     compared: dict[str, Comparison]
 
+    @property
+    def conclusion(self) -> str:
+        """The difference in recall@1 (or the first metric) in a sentence, and what stays open."""
+        name = METRIC if METRIC in self.compared else next(iter(self.compared))
+        result = self.compared[name]
+        one, two = (run.name for run in self.runs)
+        ends = f"{100 * result.difference.low:+.1f} to {100 * result.difference.high:+.1f} points"
+        if result.difference.low > 0:
+            return (
+                f"{two} is better than {one} on unseen classes ({metric_title(name)} {ends}). {ONE}"
+            )
+        if result.difference.high < 0:
+            low, high = (
+                f"{-100 * end:+.1f}" for end in (result.difference.high, result.difference.low)
+            )
+            ends = f"{low} to {high} points"
+            return (
+                f"{one} is better than {two} on unseen classes ({metric_title(name)} {ends}). {ONE}"
+            )
+        return f"No clear difference between {one} and {two} ({metric_title(name)} {ends}). {ONE}"
+
 
 @dataclass(frozen=True)
 class Change:
@@ -95,23 +116,6 @@ def comparison_table(pair: Pair) -> Table:
     return Table(heads, rows, EXPLAINED, marks=marks, numbers=range(1, len(heads)))
 
 
-def conclusion(pair: Pair) -> str:
-    """The comparison of recall@1 (or the first metric) in a sentence, and what it does not say."""
-    name = METRIC if METRIC in pair.compared else next(iter(pair.compared))
-    result = pair.compared[name]
-    one, two = (run.name for run in pair.runs)
-    ends = f"{100 * result.difference.low:+.1f} to {100 * result.difference.high:+.1f} points"
-    if result.difference.low > 0:
-        return f"{two} is better than {one} on unseen classes ({metric_title(name)} {ends}). {ONE}"
-    if result.difference.high < 0:
-        low, high = (
-            f"{-100 * end:+.1f}" for end in (result.difference.high, result.difference.low)
-        )
-        ends = f"{low} to {high} points"
-        return f"{one} is better than {two} on unseen classes ({metric_title(name)} {ends}). {ONE}"
-    return f"No clear difference between {one} and {two} ({metric_title(name)} {ends}). {ONE}"
-
-
 def write_page(pair: Pair, dataset: Dataset, out: Path) -> Path:
     """Queries whose first answer became right or wrong, with both runs' neighbours."""
     founds = tuple(
@@ -128,7 +132,7 @@ def write_page(pair: Pair, dataset: Dataset, out: Path) -> Path:
     html = render(
         "reports/comparison",
         names=[run.name for run in pair.runs],
-        conclusion=conclusion(pair),
+        conclusion=pair.conclusion,
         compared=comparison_table(pair),
         changes=changes,
     )
