@@ -17,6 +17,7 @@ _PLACES = {  # name -> where it is
     "MetricLearner": "estimator:MetricLearner",
     "Output": "core.contracts:Output",
     "Run": "api:Run",
+    "backbones": "api:backbones",
     "calibrate": "evaluation.calibration:calibrate",
     "compare": "api:compare",
     "diagnose": "api:diagnose",

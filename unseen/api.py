@@ -19,18 +19,18 @@ from typing import TYPE_CHECKING, Any, Unpack
 from torch import Tensor
 
 from unseen.cli.run_display import Shown
-from unseen.config import find_data
 from unseen.config import schema as configs
 from unseen.config.resolve import NORMALISATION
 from unseen.config.settings import Settings
+from unseen.config.user_values import named, values_of
 from unseen.core import custom_components, uris
 from unseen.core.contracts import Progress
-from unseen.data.images.decode import is_image
-from unseen.data.in_memory.user_data import as_dataset
+from unseen.models.candidates import Candidate
 from unseen.reports import frames, run_page, score_tables, stored_run
 from unseen.reports.compare_runs import Pair, compare_runs
 from unseen.runs import diagnose_run as diagnosing
 from unseen.runs import run as runs
+from unseen.runs.backbone_race import MOST, Race, race
 from unseen.runs.prepare import Callbacks, reopen
 from unseen.runs.trained_run import ImageLike, Trained
 from unseen.search.index import Index
@@ -43,9 +43,6 @@ from unseen.training.run_folder import RunFolder
 
 if TYPE_CHECKING:
     import pandas
-
-_PARTS = ("network", "loss", "miner", "sampler", "protocol")
-_LISTS = ("regularizers", "metrics", "also")
 
 
 @dataclass(frozen=True)
@@ -250,17 +247,7 @@ def fit(
         >>> bool(run.scores.loc["trained", "recall@1"] <= 1)
         True
     """
-    values, objects = named(dict(settings))
-    if isinstance(data, str | Path):
-        values["data"] = find_data.data_table(str(data))
-    elif isinstance(data, Mapping):
-        values["data"] = dict(data)
-    elif _are_domains(data):
-        values["data"] = find_data.domains_table([str(each) for each in data])
-    else:
-        dataset = as_dataset(data)
-        name = custom_components.object_name(data)
-        values["data"], objects[name] = {"name": name}, dataset
+    values, objects = values_of(data, settings)
     custom_components.trust(values)
     with custom_components.known_objects(objects), uris.remote_rows(allow_remote):
         finished = runs.run_config(
@@ -271,6 +258,40 @@ def fit(
             accept_changes=accept_changes,
         )
     return Run(finished.path, objects, allow_remote)
+
+
+def backbones(
+    data: Any,
+    candidates: Sequence[str] = (),
+    *,
+    download: bool = False,
+    images: int = MOST,
+    **settings: Unpack[Settings],
+) -> Race:
+    """Compares frozen features of networks on classes of the training half; test classes are not
+    read. `unseen.fit(data, **race.settings)` trains with the one that is chosen.
+
+    Args:
+        data: As in `fit`.
+        candidates: Further ones: `"resnet50"` or `"resnet50=FILE"`. Those whose weights are
+            installed or cached take part anyway.
+        download: Also the recommended ones, from the hub.
+        images: Of the largest sample.
+        settings: As in `fit`, such as `pooling` and `image_size`.
+
+    Example:
+        >>> import numpy as np, unseen
+        >>> photos = np.random.default_rng(0).integers(0, 256, (64, 32, 32, 3), dtype=np.uint8)
+        >>> data = (photos, np.repeat(np.arange(16), 4))
+        >>> race = unseen.backbones(data, images=20, image_size=32)
+        >>> race.choice in [each.candidate for each in race.standings]
+        True
+    """
+    values, objects = values_of(data, settings)
+    named_backbones = [Candidate.of(word) for word in candidates]
+    custom_components.trust([values, [each.backbone for each in named_backbones]])
+    with custom_components.known_objects(objects):
+        return race(values, named_backbones, download=download, most=images)
 
 
 def load(run: str | Path, *, network: Any = None, trust: bool = False) -> Trained:
@@ -349,50 +370,5 @@ def study(plan: str | Path | Mapping[str, Any], out: str | Path, **how: Any) -> 
     return Study(plans.load(Path(plan))).run(Path(out), **how)
 
 
-def _are_domains(data: Any) -> bool:
-    """Whether data is a list of folders, tables or names, not of single images."""
-    are_words = isinstance(data, list) and all(isinstance(each, str | Path) for each in data)
-    return are_words and bool(data) and not all(is_image(Path(each).name) for each in data)
-
-
 def _path(run: str | Path | Run) -> Path:
     return run.path if isinstance(run, Run) else Path(run)
-
-
-def named(settings: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Settings with the name of each object in its place, and the objects by their names."""
-    objects: dict[str, Any] = {}
-
-    def name(component: Any) -> Any:
-        if component is None or isinstance(component, str | dict):
-            return component
-        word = custom_components.object_name(component)
-        objects[word] = component
-        return word
-
-    values = dict(settings)
-    for key in _PARTS:
-        if key == "loss" and isinstance(values.get(key), list):
-            pairs = [_weighted(component) for component in values[key]]
-            values[key] = {"name": [name(component) for _, component in pairs]}
-            values[key] |= {"weights": [1.0 if weight is None else weight for weight, _ in pairs]}
-        elif key in values:
-            values[key] = name(values[key])
-    for key in _LISTS:
-        if isinstance(values.get(key), list | tuple):
-            pairs = [_weighted(component) for component in values[key]]
-            values[key] = [
-                name(component) if weight is None else {"name": name(component), "weight": weight}
-                for weight, component in pairs
-            ]
-    return values, objects
-
-
-def _weighted(component: Any) -> tuple[float | None, Any]:
-    """A loss or a regularizer may come with its weight: (0.1, my_loss) or (my_loss, 0.1)."""
-    if not isinstance(component, tuple):
-        return None, component
-    weights = [each for each in component if isinstance(each, int | float)]
-    if len(component) != 2 or len(weights) != 1:
-        raise ValueError(f"a part with its weight is (0.1, part), got {component!r}")
-    return float(weights[0]), component[component[0] is weights[0]]

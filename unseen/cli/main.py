@@ -27,6 +27,7 @@ from unseen.core.uris import remote_rows
 COMMANDS = {  # name -> where it is, what it does
     "demo": ("demo:demo", "The whole way on built-in characters, in minutes."),
     "data": ("data:app", "Check, show, list and pack images; compute features."),
+    "backbones": ("backbones:backbones", "Which network suits your images: a race."),
     "train": ("train:train", "Train on some classes, be evaluated on others."),
     "evaluate": ("evaluate:app", "Evaluate a stored run or any embeddings; compare two runs."),
     "inspect": ("inspect:app", "What a run learned: layers, diagnosis, two images, a broken step."),

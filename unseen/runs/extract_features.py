@@ -113,12 +113,7 @@ class _Chunks:
                 f"{self.dataset.name} holds {len(self.dataset)} items here, not {total}"
             )
         self.device = torch.device(config.training.machine.device)
-        network = build.network(config).to(self.device)
-        _, self.transform = build.image_transforms(config, network)
-        frozen = split_network(network, POOLED).frozen
-        spec = network.backbone.input_spec
-        quick = folded(frozen, torch.zeros(1, 3, spec.size, spec.size, device=self.device))
-        self.pooled = _Pooled(quick, network.backbone.num_features)
+        self.pooled, self.transform = pooling_network(config, self.device)
 
     def __call__(self, start: int) -> int:
         total, workers = len(self.dataset), self.config.training.machine.workers
@@ -135,6 +130,16 @@ class _Chunks:
         rows = fields["pooled"]
         self.folder.write_arrays(f"{start}.npz", features=rows.numpy())
         return len(items)
+
+
+def pooling_network(config: ResolvedConfig, device: torch.device) -> tuple[Network, Any]:
+    """The layers up to the pooled descriptor, batch norms folded, and the transform of images."""
+    network = build.network(config).to(device)
+    _, transform = build.image_transforms(config, network)
+    frozen = split_network(network, POOLED).frozen
+    spec = network.backbone.input_spec
+    quick = folded(frozen, torch.zeros(1, 3, spec.size, spec.size, device=device))
+    return _Pooled(quick, network.backbone.num_features), transform
 
 
 class _Pooled(Network):

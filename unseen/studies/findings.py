@@ -47,10 +47,14 @@ def saved(drawn: Drawn, folder: RunFolder) -> Saved:
 
 
 def document(
-    name: str, headline: Headline, notices: Sequence[str], parts: Sequence[PageSection]
+    name: str,
+    headline: Headline,
+    notices: Sequence[str],
+    parts: Sequence[PageSection],
+    kind: str = "study",
 ) -> str:
     """The page as text."""
-    page = Page("study", name, headline, notices, parts)
+    page = Page(kind, name, headline, notices, parts)
     return render("studies/study", page=page)
 
 
