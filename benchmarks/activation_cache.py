@@ -37,7 +37,7 @@ from unseen.models.backbone import create_backbone
 from unseen.models.freezing import split_network
 from unseen.models.head import Head
 from unseen.models.network import EmbeddingNetwork
-from unseen.runs.training_classes import training_classes
+from unseen.runs.run_items import training_classes
 from unseen.training.trainer import Trainer
 
 CUTS = {"from block 11 on": "blocks.4", "last stage": "blocks.5", "head only": "pooled"}

@@ -55,8 +55,8 @@ COMMON: Json = {
 }
 STEPS = {"sampler": {"name": "m_per_class", "per_class": 4, "steps": 8}}
 LITE = COMMON | STEPS | {"backbone": "efficientnet_lite0", "image_size": 32}
-LAST = {"name": "last", "freeze_until": "blocks.5", "epochs": 2, "lr": 0.003}
-WHOLE = {"name": "whole", "freeze_until": "none", "epochs": 1, "loss": "proxy_anchor"}
+LAST = {"name": "last_layers", "freeze_until": "blocks.5", "epochs": 2, "lr": 0.003}
+WHOLE = {"name": "full", "freeze_until": "none", "epochs": 1, "loss": "proxy_anchor"}
 WHOLE |= {"miner": "none"}
 HORDE = {"name": "horde", "dimension": 64, "num_orders": 3}
 DOMAINS = {"name": "by_domain", "per_class": 4, "steps": 8}

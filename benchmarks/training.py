@@ -50,7 +50,7 @@ from unseen.core.contracts import Batch
 from unseen.data.images.loader import training_batches
 from unseen.models import folded_training
 from unseen.runs.prepare import RunContext, prepare
-from unseen.runs.training_classes import training_classes
+from unseen.runs.run_items import training_classes
 from unseen.training.distributed import Processes, joined_here
 from unseen.training.event_log import EventLog
 from unseen.training.trainer import Trainer

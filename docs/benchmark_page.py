@@ -37,7 +37,7 @@ step on validation classes, on steps of splits of growing shift. A method that f
 check of a conclusion says so in its row, and is left out of the answer. For your images:
 
     unseen study preset generalization --data my_photos/ --budget quick
-    unseen study preset generalization --data my_photos/ --budget quick --layers depth=last
+    unseen study preset generalization --data my_photos/ --budget quick --layers depth=last_layers
 
 This page is written by `python docs/benchmark_page.py` from what `unseen study report
 --archive` kept in `evidence/generalization-*.txz`.

@@ -27,7 +27,7 @@ RETIRED = frozenset(WORDS.split())
 ALLOWED = {  # word -> where it is the field's: paths begin so
     "address": ("unseen/search/service",),  # of the internet
     "addresses": ("unseen/search/service",),
-    "store": ("unseen/training/distributed.py", "unseen/training/heartbeat.py"),  # of torch
+    "store": ("unseen/training/distributed.py",),  # of torch
     "tell": (  # Optuna's, a file's
         "unseen/studies/run_queue.py",
         "unseen/training/event_log.py",

@@ -198,8 +198,8 @@ def fit(
         precision (float32): of the network's layers in training: `float32`, `bf16` or `fp16`.
         ema (none): decay of the running average of the weights, which is evaluated and kept,
             e.g. 0.999.
-        depth (auto): how far training goes down from the head, in stages: `head`, `last` or
-            `whole`.
+        depth (auto): how far training goes down from the head, in stages: `head`,
+            `last_layers` or `full`.
         stages ([]): further trainings, each from the best weights so far.
         time_budget (none): minutes; the run ends within them.
         memory (none): embeddings of earlier batches as references of pair losses.

@@ -38,9 +38,10 @@ RESOLVED: dict[str, Any] = {  # a plain head, trained by Adam at a constant rate
     "threads": 1,
     "workers": 0,
     "cpu_processes": 1,
+    "micro_batch": None,
     "weights": None,
     "pooling": OWN,
-    "depth": "whole",
+    "depth": "full",
     "freeze_until": None,
     "cached_augmentations": 0,
     "head": {"start": "default"},
@@ -154,7 +155,8 @@ class MetricLearner(TransformerMixin, ClassifierMixin, BaseEstimator):
             "lr": self.lr,
         }
         config = configs.make_resolved(RESOLVED | values)
-        dataset = UserFeatures(x.numpy(), Described(labels, self._names(), None, Annotations()))
+        names = [str(name) for name in self.classes_]
+        dataset = UserFeatures(x.numpy(), Described(labels, names, None, Annotations()))
         with custom_components.known_objects({name: self.loss}):
             sampler = build.sampler(config, np.arange(len(x)), labels)
             made = build.build(config, len(self.classes_), len(sampler))
@@ -172,9 +174,6 @@ class MetricLearner(TransformerMixin, ClassifierMixin, BaseEstimator):
         with custom_components.known_objects({loss: self.loss}):
             takes = {p.name for p in registry.parameters(registry.find("losses", loss))}
         return {"lr": float(self.lr)} if "lr" in takes else {}
-
-    def _names(self) -> list[str]:
-        return [str(name) for name in self.classes_]
 
     def _batch_size(self, number: int) -> int:
         size = min(64, max(2 * self.per_class, number // 2))

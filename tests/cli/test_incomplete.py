@@ -19,7 +19,7 @@ from unseen.data.benchmarks.official import Cub200
 from unseen.data.packed import Packed, Packing, write
 from unseen.export.bundle import card
 from unseen.runs.prepare import reopen
-from unseen.runs.run_metadata import describe
+from unseen.runs.run_items import describe
 from unseen.runs.trained_run import Trained
 from unseen.studies.results import Results, Run
 from unseen.training.result import read_result

@@ -64,11 +64,11 @@ def test_a_training_that_the_time_budget_shortens_counts_to_its_new_end(
     shown.start_training(10)
     shown.event(BudgetDecided("head", 20, done=2))
     shown.event(Epoch(1, 20, {"loss": 0.5}, lr=0.1, seconds=1.0, images_per_second=1.0))
-    shown.event(BudgetDecided("whole", 0))
+    shown.event(BudgetDecided("full", 0))
     assert "0/200" in bars(shown)
     assert "20 epochs of head: the time budget allows no more" in screen.getvalue()
     assert "epoch   2/20" in screen.getvalue()
-    assert "whole skipped: too little is left of the time budget" in screen.getvalue()
+    assert "full skipped: too little is left of the time budget" in screen.getvalue()
 
 
 def test_the_best_epoch_prints_what_was_compared(narrow: tuple[Display, io.StringIO]) -> None:

@@ -16,8 +16,8 @@ from unseen.cli.train import run
 from unseen.config import schema as configs
 from unseen.core.files import InUseError
 from unseen.core.reason import Reason
-from unseen.runs.claim_folder import claimed
-from unseen.runs.prepare import RunContext, as_stored, prepare, stored_config
+from unseen.runs.claim_folder import as_stored, claimed
+from unseen.runs.prepare import RunContext, prepare, stored_config
 from unseen.runs.run import begin, train_and_evaluate
 from unseen.training.run_folder import RunFolder
 

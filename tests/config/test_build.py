@@ -330,33 +330,33 @@ def test_head_options_reach_the_head() -> None:
 @pytest.mark.usefixtures("installed")
 def test_a_depth_is_reached_in_stages_from_the_head() -> None:
     photographs: Any = Photographs()
-    config, reasons = of_photographs("depth=whole", "lr=3e-4")
-    assert (config.model.frozen.freeze_until, config.training.depth) == ("pooled", "whole")
-    last, whole = (stage_config(config, name) for name in ("last", "whole"))
+    config, reasons = of_photographs("depth=full", "lr=3e-4")
+    assert (config.model.frozen.freeze_until, config.training.depth) == ("pooled", "full")
+    last, whole = (stage_config(config, name) for name in ("last_layers", "full"))
     assert (last.model.frozen.freeze_until, last.training.depth, last.loss.name) == (
         "blocks.4",
-        "last",
+        "last_layers",
         "proxy_anchor",
     )
     assert (
         whole.model.frozen.freeze_until,
         whole.training.depth,
         whole.model.frozen.frozen_bn,
-    ) == (None, "whole", "full")
+    ) == (None, "full", "full")
     assert last.optimizer.lr == whole.optimizer.lr == 3e-4  # what is given holds on every stage
     proxies = stage_config(config, "proxies")  # the same loss, for the next ones to begin with
     assert (proxies.training.depth, proxies.loss, proxies.miner) == ("head", last.loss, None)
-    assert len(of_photographs("depth=whole", "epochs=1")[0].training.stages) == 3
+    assert len(of_photographs("depth=full", "epochs=1")[0].training.stages) == 3
     stages = [reason.why.split(" trains")[0] for reason in reasons if reason.key == "stages"]
-    assert stages == ["proxies", "last", "whole"]
+    assert stages == ["proxies", "last_layers", "full"]
     assert resolve(config, photographs)[0] == config
-    for name in ("head", "last", "whole"):  # a run is reopened with its kept stage
+    for name in ("head", "last_layers", "full"):  # a run is reopened with its kept stage
         kept = stage_config(config, name)
         assert (resolve(kept, photographs)[0], kept.training.depth) == (kept, name)
     for word, name in (("loss=margin", "margin"), ("memory.size=64", "multi_similarity")):
-        given, _ = of_photographs("depth=last", word)
+        given, _ = of_photographs("depth=last_layers", word)
         assert [stage_config(given, r.name).loss.name for r in given.training.stages] == [name]
-    mirrored, _ = of_photographs("depth=whole", "mirror=true")  # activations of pairs are not kept
+    mirrored, _ = of_photographs("depth=full", "mirror=true")  # activations of pairs are not kept
     assert [stage_config(mirrored, r.name).model.mirror for r in mirrored.training.stages[1:]] == [
         False,
         "evaluation",
@@ -366,7 +366,7 @@ def test_a_depth_is_reached_in_stages_from_the_head() -> None:
 
 @pytest.mark.usefixtures("installed")
 def test_a_depth_that_stages_cannot_reach_is_an_error() -> None:
-    for words in (("depth=whole", "freeze_until=pooled"), ("depth=last", "weights=none")):
+    for words in (("depth=full", "freeze_until=pooled"), ("depth=last_layers", "weights=none")):
         with pytest.raises(ValueError, match="does not go with freeze_until"):
             of_photographs(*words)
     for word in ("select=test", "monitor=test"):

@@ -65,7 +65,7 @@ def random_run(folder: Path, backbone: str, *words: str) -> Trained:
         "threads=1",
         "workers=0",
         "cpu_processes=1",
-        "depth=whole",
+        "depth=full",
         "relevance.kind=labels",
         "normalize=true",
         "cached_augmentations=0",

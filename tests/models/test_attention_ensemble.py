@@ -122,7 +122,7 @@ def test_frozen_up_to_the_masks_or_earlier(layer):
     assert "masks.weight" not in frozen
     taps = cut.rest.layer_outputs(cut.frozen(images), ["layer4.1", "trunk.layer3.1", "pooled"])
     assert taps["layer4.1"].shape == (2, 4 * 512)
-    with pytest.raises(ValueError, match=r"layer1\.0 come before the cut"):
+    with pytest.raises(ValueError, match=r"layer1\.0 come before the freeze point"):
         cut.rest.layer_outputs(cut.frozen(images), ["layer1.0"])
 
 
@@ -131,7 +131,7 @@ def test_masks_before_the_cut_are_refused(layer):
     ensemble = AttentionEnsemble(
         create_backbone("timm:resnet18", 32), 32, 4, "layer3.0", "layer3.1"
     )
-    with pytest.raises(ValueError, match=f"cannot cut at {layer}: the masks of the ensemble"):
+    with pytest.raises(ValueError, match=f"cannot freeze until {layer}: the masks of the ensemble"):
         split_network(ensemble, layer)
 
 
@@ -141,7 +141,7 @@ def test_masks_before_the_cut_are_refused(layer):
         ((30, 4, "layer3.0", "layer3.1"), "embedding_size must be a multiple of num_heads"),
         ((32, 4, "layer2", "layer3"), "the trunk must end in a map of the same height and width"),
         ((32, 4, "layer3.1", "layer3.0"), "must come after masks_at"),
-        ((32, 4, "layer3.0.bn1", "layer3.1"), "cannot cut at layer3.0.bn1"),
+        ((32, 4, "layer3.0.bn1", "layer3.1"), "cannot freeze until layer3.0.bn1"),
         ((32, 4, "maxpool3", "inception4e"), "no layer named 'maxpool3'"),
     ],
 )

@@ -23,7 +23,9 @@ def test_embeddings_are_the_layers_descriptors(make_network, images, layer, size
     at_layer = described(network, layer)
     with torch.inference_mode():
         expected = network.layer_outputs(images, [layer])[layer]
-        assert torch.equal(at_layer(images).embeddings, expected)
+        output = at_layer(images)
+        assert torch.equal(output.embeddings, expected)
+        assert torch.equal(output.pooled, network(images).pooled)  # raw, as the head is given it
     assert at_layer.embedding_size == size
     assert not at_layer.training
     assert next(at_layer.parameters()) is next(network.parameters())

@@ -89,15 +89,15 @@ def test_taps_after_the_cut(make_network, images):
         result = cut.rest.layer_outputs(cut.frozen(images), names)
     for name in names:
         torch.testing.assert_close(result[name], expected[name])
-    with pytest.raises(ValueError, match=r"layer2 come before the cut at layer3"):
+    with pytest.raises(ValueError, match=r"layer2 come before the freeze point layer3"):
         cut.rest.layer_outputs(images, ["layer2"])
 
 
 @pytest.mark.parametrize(
     ("name", "layer", "message"),
     [
-        ("timm:test_resnet", "layer3.0.conv1", r"also that of layer2, .*e\.g\. at layer3\.0"),
-        ("timm:vit_tiny_patch16_224", "blocks.5.mlp", r"e\.g\. at blocks\.5"),
+        ("timm:test_resnet", "layer3.0.conv1", r"but layer2, .*e\.g\. layer3\.0"),
+        ("timm:vit_tiny_patch16_224", "blocks.5.mlp", r"e\.g\. blocks\.5"),
         ("bn_inception", "inception_4e_3x3", "inception_4e_pool"),
         ("timm:test_resnet", "layer3.0.act1x", "did you mean layer3.0.act1"),
         ("timm:test_resnet", "global_pool", "runs 0 times"),
@@ -131,9 +131,9 @@ class Awkward(nn.Module):
 @pytest.mark.parametrize(
     ("kind", "message"),
     [
-        ("twice", "cannot cut at a: it runs 2 times"),
-        ("shared", "1 parameters are used on both sides"),
-        ("values", "cannot cut at a: .*cut at pooled instead"),
+        ("twice", "cannot freeze until a: it runs 2 times"),
+        ("shared", "1 parameters are on both sides"),
+        ("values", "cannot freeze until a: .*freeze until pooled instead"),
         ("mode", "run otherwise in training"),
     ],
 )

@@ -116,7 +116,7 @@ def test_too_little_time_is_said_first_everywhere(result: dict[str, Any]) -> Non
     assert isinstance(title, Text)
     assert title.plain.startswith(said)
     assert advice in title.plain
-    assert "depth=whole" not in title.plain
+    assert "depth=full" not in title.plain
     message = score_tables.warning_line(read(cut))
     assert message.startswith(said)
     assert message.endswith(advice)

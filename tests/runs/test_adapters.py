@@ -12,10 +12,10 @@ from unseen.core import custom_components
 from unseen.export.inference import as_input
 from unseen.export.torch_program import write_program
 from unseen.neighbors.space import to_sphere
-from unseen.runs.evaluate_layers import stored_network
-from unseen.runs.few_shot_layers import LowRankLayers
+from unseen.runs.few_shots import LowRankLayers
 from unseen.runs.prepare import Callbacks, RunContext, prepare
 from unseen.runs.run import train_and_evaluate
+from unseen.runs.run_networks import stored_network
 from unseen.runs.trained_run import Trained
 from unseen.training.events import Event, Step
 from unseen.training.run_folder import RunFolder

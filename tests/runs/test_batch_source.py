@@ -167,7 +167,7 @@ def test_the_plan_is_reported_before_anything_is_computed(tmp_path: Path) -> Non
     ("words", "message"),
     [
         (("freeze_until=stage9",), "no layer named 'stage9': did you mean stage"),
-        (("freeze_until=stage1.refine",), "cannot cut at stage1.refine"),
+        (("freeze_until=stage1.refine",), "cannot freeze until stage1.refine"),
         (
             ("freeze_until=pooled", 'regularizers=[{name="horde", dimension=8}]'),
             "regularizer horde acts on the last map, and with freeze_until = pooled nothing",
@@ -203,7 +203,7 @@ def test_regularizers_behind_the_cut_train(tmp_path: Path) -> None:
         ("timm:vit_tiny_patch16_224", "blocks.9", "pooled"),
         ("timm:test_efficientnet", "blocks.3", "blocks.1"),
     ],
-    ids=["behind the cut", "tokens", "before the cut"],
+    ids=["behind the freeze point", "tokens", "before it"],
 )
 def test_networks_of_timm_train_behind_a_cut(
     backbone: str, layer: str, descriptor: str, tmp_path: Path
@@ -245,7 +245,7 @@ def test_an_ensemble_trains_with_its_divergence(frozen: str, tmp_path: Path) -> 
 
 
 def test_an_ensemble_is_not_cut_behind_its_masks(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="cannot cut at layer4: the masks of the ensemble"):
+    with pytest.raises(ValueError, match="cannot freeze until layer4: the masks of the ensemble"):
         train_and_evaluate(setting_of(*ENSEMBLE, "freeze_until=layer4"), tmp_path, "test")
 
 

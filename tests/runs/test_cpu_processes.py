@@ -87,7 +87,7 @@ def test_whole_networks_with_frozen_statistics_get_two_on_two_cores(
 @pytest.mark.usefixtures("_two_cores")
 def test_a_stages_that_goes_deep_gets_two(photos: Folder) -> None:
     rest = {"data": {"name": "folder", "root": str(photos.root)}, "weights": "imagenet"}
-    rest |= {"backbone": "efficientnet_lite0", "depth": "last"}
+    rest |= {"backbone": "efficientnet_lite0", "depth": "last_layers"}
     resolved, reasons = resolve(configs.make(rest), photos)
     assert (
         resolved.training.machine.cpu_processes,

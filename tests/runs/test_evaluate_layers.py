@@ -13,10 +13,12 @@ from unseen.config import build
 from unseen.config import schema as configs
 from unseen.core import custom_components
 from unseen.runs import diagnose_run as diagnosing
+from unseen.runs.batch_source import source_of
 from unseen.runs.diagnose_run import diagnose
-from unseen.runs.evaluate_layers import compare_layers, stored_network
+from unseen.runs.evaluate_layers import compare_layers
 from unseen.runs.prepare import Callbacks, RunContext, prepare
 from unseen.runs.run import train_and_evaluate
+from unseen.runs.run_networks import stored_network
 from unseen.studies.run_files import PerQuery
 from unseen.studies.worker import STORED_ROWS, per_class, per_query
 from unseen.training import json_files
@@ -74,6 +76,24 @@ def test_layers_on_train_and_test_classes(run: tuple[RunContext, RunFolder]) -> 
     assert np.nanmean(matches == own, axis=1).tolist() == pytest.approx(right.tolist(), abs=0.01)
     reads = [read["purpose"] for read in folder.read_json("manifest.json")["test_reads"]]
     assert "recall by layer" in reads
+
+
+@pytest.mark.parametrize("layer", ["stage2", "pooled"])
+@pytest.mark.parametrize("frozen", ["none", "stage1", "stage3"])
+def test_a_layer_and_what_the_head_is_given_take_one_pass(layer: str, frozen: str) -> None:
+    """But for a layer before the freeze point: activations are kept of what comes after it."""
+    context = setting_of(f"freeze_until={frozen}", "cached_augmentations=0")
+    network = build.network(context.config)
+    source = source_of(context, network, Callbacks())
+    test, passed = context.split.test, list[int]()
+    apart = [source.embed(test, layer=layer), source.embed(test, field="pooled")]
+    network.head.register_forward_hook(lambda *_: passed.append(1))  # type: ignore[operator,union-attr]
+    source.embed(test, layer=layer)
+    once = len(passed)
+    both = source.embed_fields(test, None, layer, ("embeddings", "pooled"))
+    assert all(map(torch.equal, apart, (both["embeddings"], both["pooled"])))
+    is_early = (layer, frozen) == ("stage2", "stage3")
+    assert (len(passed) == 2 * once) is not is_early
 
 
 def test_runs_of_a_study_are_evaluated_at_other_layers(run: tuple[RunContext, RunFolder]) -> None:

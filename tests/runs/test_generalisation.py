@@ -19,13 +19,12 @@ from unseen.evaluation.training_gain import Gain
 from unseen.reports import run_page
 from unseen.reports.compare_runs import compare_runs
 from unseen.reports.score_tables import row_title
-from unseen.runs.evaluate_layers import stored_network
-from unseen.runs.few_shot_layers import LowRankLayers, adapted
-from unseen.runs.few_shots import drawn, few_shots, read_few_shots
-from unseen.runs.forgetting import Domain, Forgetting, forgetting, read_forgetting
+from unseen.runs.few_shots import LowRankLayers, adapted, drawn, few_shots, read_few_shots
 from unseen.runs.open_set_of_run import open_set_of, read_open_set
+from unseen.runs.other_data import Domain, Forgetting, forgetting, read_forgetting
 from unseen.runs.prepare import Callbacks, prepare, reopen
 from unseen.runs.run import run_config
+from unseen.runs.run_networks import stored_network
 from unseen.training.result import read_result
 from unseen.training.run_folder import RunFolder
 

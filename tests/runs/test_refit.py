@@ -219,10 +219,10 @@ def test_one_after_a_shortened_training_follows_the_shorter_curve(tmp_path: Path
     decided = RunFolder(tmp_path / "shortened").read_json("clock.json")["decided"]
     assert decided["head after 1"] == 2
     extent = read_result(RunFolder(tmp_path / "shortened")).extent
-    assert extent == Extent("whole", 2, 3, 16, 10.0, cuts=["2 of 3 epochs"])
-    assert str(extent) == "Stage whole: 2 of 3 epochs, images of 16 px."
+    assert extent == Extent("full", 2, 3, 16, 10.0, cuts=["2 of 3 epochs"])
+    assert str(extent) == "Stage full: 2 of 3 epochs, images of 16 px."
     short = train_and_evaluate(setting_of("epochs=2"), tmp_path / "short", "test")
-    assert short.extent == Extent("whole", 2, 2, 16)
+    assert short.extent == Extent("full", 2, 2, 16)
     shortened, again = (
         RunFolder(tmp_path / name).read_tensors("refit/weights.safetensors")
         for name in ("shortened", "short")
@@ -241,7 +241,7 @@ def test_one_without_a_plan_leaves_minutes_for_evaluation(tmp_path: Path) -> Non
     assert RunFolder(tmp_path).read_json("clock.json")["decided"]["refit after 0"] is False
     assert calibration_warnings(context, tmp_path) == []
     extent = read_result(RunFolder(tmp_path)).extent
-    assert extent == Extent("whole", 3, 3, 16, 10.0, savings=["refit skipped"])
+    assert extent == Extent("full", 3, 3, 16, 10.0, savings=["refit skipped"])
 
 
 def slow_refit(spent: list[float]) -> Callbacks:

@@ -39,13 +39,13 @@ from unseen.training.selected_weights import StageLog
 
 pytestmark = pytest.mark.usefixtures("narrow_network")
 
-LAST = '{name="last", freeze_until="stage1", epochs=2, loss="proxy_anchor", miner="none"}'
+LAST = '{name="last_layers", freeze_until="stage1", epochs=2, loss="proxy_anchor", miner="none"}'
 WHOLE = (
-    '{name="whole", after="gain", freeze_until="none", epochs=2, loss="proxy_anchor", '
+    '{name="full", after="gain", freeze_until="none", epochs=2, loss="proxy_anchor", '
     'miner="none", image_size=24, training_sizes=[16, 24], validate_every=2, minutes=9.0, '
     "minutes_after=1.0}"
 )
-LARGER = '{name="larger", after="no gain", image_size=24, mirror=true}'
+LARGER = '{name="bigger_backbone_head", after="no gain", image_size=24, mirror=true}'
 WORDS = [
     *("data.max_classes=24", "data.size=16", "batch_size=16", "embedding_size=16", "epochs=2"),
     *("sampler.steps=2", "workers=0", 'metrics=["recall@1"]', "freeze_until=pooled", "ema=0.5"),
@@ -79,7 +79,7 @@ def keep_all(patch: pytest.MonkeyPatch, cache: Path) -> None:
 
 @pytest.fixture(scope="module")
 def context(cache: Path) -> RunContext:
-    plan = [Reason("plan", "", "head 1, whole 9 minutes")]
+    plan = [Reason("plan", "", "head 1, full 9 minutes")]
     return replace(context_of("time_budget=10"), now=Ticks(), began=0.0, plan=plan)
 
 
@@ -126,12 +126,13 @@ def message(path: Path) -> StageLog:
 
 
 def test_each_stage_starts_from_the_one_before_and_the_best_is_kept(run: Path) -> None:
-    assert [stage.name for stage in message(run).stages] == ["head", "last", "whole"]
-    assert message(run).selected == "whole"
-    assert same(weights(run), weights(run / "stages/whole"))
+    assert [stage.name for stage in message(run).stages] == ["head", "last_layers", "full"]
+    assert message(run).selected == "full"
+    assert same(weights(run), weights(run / "stages/full"))
     head = weights(run / "stages/head")
-    for name, value in weights(run / "stages/last").items():  # what is frozen stays as it was
-        if name.startswith(("backbone.body.stage0", "backbone.body.stage1")):
+    frozen = ("backbone.body.stage0", "backbone.body.stage1")  # stay as they were
+    for name, value in weights(run / "stages/last_layers").items():
+        if name.startswith(frozen):
             assert torch.equal(value, head[name])
     events = [type(event) for event in read(run / "events.jsonl")]
     assert events[-4:] == [StageStarted, StageEnded] * 2
@@ -144,7 +145,7 @@ def test_a_run_is_used_with_the_config_of_its_kept_stage(run: Path) -> None:
     assert (config.data.image_size, config.model.frozen.freeze_until, config.training.depth) == (
         24,
         None,
-        "whole",
+        "full",
     )
     assert reopen(run)[0].config == config
     trained = Trained.open(run)
@@ -157,10 +158,10 @@ def test_the_report_shows_the_stages_and_the_curves_of_the_kept_one(
     html = run_page.write(run, context.dataset).read_text()
     assert "the whole network" in html
     assert "16 → 24" in html
-    assert "plan: head 1, whole 9 minutes" in html
+    assert "plan: head 1, full 9 minutes" in html
     kept = stored_run.read(run)
     assert kept.config["loss"] == "proxy_anchor"
-    assert kept.steps == of_kind(Step, run / "stages/whole")
+    assert kept.steps == of_kind(Step, run / "stages/full")
 
 
 def test_a_stage_that_leads_is_what_the_next_ones_start_from_if_they_have_its_loss(
@@ -174,7 +175,7 @@ def test_a_stage_that_leads_is_what_the_next_ones_start_from_if_they_have_its_lo
     starts = [event.start for event in of_kind(StageStarted, tmp_path)]
     assert starts == ["head", "head", "proxies"]
     assert [stage.over for stage in message(tmp_path).stages] == [None, "head", "head", "head"]
-    assert [step.name for step in message(tmp_path).chain] == ["head", "proxies", "whole"]
+    assert [step.name for step in message(tmp_path).chain] == ["head", "proxies", "full"]
 
 
 def test_where_depth_gains_nothing_the_head_gets_larger_images(
@@ -182,11 +183,15 @@ def test_where_depth_gains_nothing_the_head_gets_larger_images(
 ) -> None:
     gaining(monkeypatch, False, True)
     train_and_evaluate(context_of("refit=true"), tmp_path, "test")
-    assert [stage.name for stage in message(tmp_path).stages] == ["head", "last", "larger"]
-    assert [step.name for step in message(tmp_path).chain] == ["head", "larger"]
+    assert [stage.name for stage in message(tmp_path).stages] == [
+        "head",
+        "last_layers",
+        "bigger_backbone_head",
+    ]
+    assert [step.name for step in message(tmp_path).chain] == ["head", "bigger_backbone_head"]
     assert stored_config(RunFolder(tmp_path)).model.mirror is True
-    assert same(weights(tmp_path), weights(tmp_path / "refit/stages/larger"))
-    assert same(weights(tmp_path / "selected"), weights(tmp_path / "stages/larger"))
+    assert same(weights(tmp_path), weights(tmp_path / "refit/stages/bigger_backbone_head"))
+    assert same(weights(tmp_path / "selected"), weights(tmp_path / "stages/bigger_backbone_head"))
 
 
 def test_a_head_on_trained_layers_is_evaluated_with_those_and_beside_the_first_start(
@@ -195,7 +200,11 @@ def test_a_head_on_trained_layers_is_evaluated_with_those_and_beside_the_first_s
     gaining(monkeypatch, True, False, True)
     context = context_of()
     result = train_and_evaluate(context, tmp_path / "run", "test")
-    assert [step.name for step in message(tmp_path / "run").chain] == ["head", "last", "larger"]
+    assert [step.name for step in message(tmp_path / "run").chain] == [
+        "head",
+        "last_layers",
+        "bigger_backbone_head",
+    ]
     trained, test = Trained.open(tmp_path / "run"), context.split.test
     network: Any = trained.network
     own = replace(context, config=trained.config).embed(network, trained.transform, test)
@@ -349,11 +358,11 @@ def test_a_stage_without_minutes_left_is_not_begun_and_that_is_reported_once(
     ticks = Ticks()
     context = replace(context_of("time_budget=10"), now=ticks, began=0.0)
     train_and_evaluate(context, tmp_path, "test", slowly(ticks, 60.0))  # head 4 minutes, last 4
-    assert [stage.name for stage in message(tmp_path).stages] == ["head", "last"]
+    assert [stage.name for stage in message(tmp_path).stages] == ["head", "last_layers"]
     time_budget = of_kind(BudgetDecided, tmp_path)
-    assert time_budget == [BudgetDecided("whole", 0)]
+    assert time_budget == [BudgetDecided("full", 0)]
     decided = RunFolder(tmp_path).read_json("clock.json")["decided"]
-    assert [what for what, chosen in decided.items() if chosen is False] == ["whole after 0"]
+    assert [what for what, chosen in decided.items() if chosen is False] == ["full after 0"]
 
 
 def test_a_head_is_begun_only_with_all_its_minutes_because_it_cannot_be_shortened(
@@ -365,8 +374,8 @@ def test_a_head_is_begun_only_with_all_its_minutes_because_it_cannot_be_shortene
     context = context_of("time_budget=10", f"stages=[{LAST}, {larger}]")
     context = replace(context, now=ticks, began=0.0)
     train_and_evaluate(context, tmp_path, "test", slowly(ticks, 60.0))  # head 4 minutes, last 4
-    assert [stage.name for stage in message(tmp_path).stages] == ["head", "last"]
-    assert of_kind(BudgetDecided, tmp_path) == [BudgetDecided("larger", 0)]
+    assert [stage.name for stage in message(tmp_path).stages] == ["head", "last_layers"]
+    assert of_kind(BudgetDecided, tmp_path) == [BudgetDecided("bigger_backbone_head", 0)]
 
 
 def test_a_training_that_would_end_late_gets_fewer_epochs_once_and_for_all(tmp_path: Path) -> None:
@@ -378,8 +387,8 @@ def test_a_training_that_would_end_late_gets_fewer_epochs_once_and_for_all(tmp_p
     callbacks = slowly(ticks, 180.0)  # head 12 minutes; 7 left for epochs of 6
     train_and_evaluate(context, tmp_path / "whole", "test", callbacks)
     time_budget = of_kind(BudgetDecided, tmp_path / "whole")
-    assert [(e.training, e.done) for e in time_budget] == [("whole", 1)]
-    epochs = of_kind(Epoch, tmp_path / "whole/stages/whole")
+    assert [(e.training, e.done) for e in time_budget] == [("full", 1)]
+    epochs = of_kind(Epoch, tmp_path / "whole/stages/full")
     assert len(epochs) == time_budget[0].epochs == 1
     assert epochs[-1].validation is not None  # the last one is looked at, whenever it ends
 
@@ -402,7 +411,7 @@ def test_stages_without_a_plan_leave_a_fraction_of_the_minutes_for_evaluation(
     words = ("time_budget=10", f"stages=[{LAST.replace('epochs=2', 'epochs=8')}]")
     context = replace(context_of(*words), now=ticks, began=0.0)
     train_and_evaluate(context, tmp_path, "test", slowly(ticks, 30.0))
-    assert of_kind(BudgetDecided, tmp_path) == [BudgetDecided("last", 6, done=1)]
+    assert of_kind(BudgetDecided, tmp_path) == [BudgetDecided("last_layers", 6, done=1)]
     assert ticks.seconds == 480
 
 
@@ -421,21 +430,25 @@ def test_a_network_is_trained_gently_below_its_kept_head_alone(
 ) -> None:
     """On a network of its own, from its proxies, which gain nothing; and not without the head."""
     other = 'backbone="timm:test_resnet", image_size=24'
-    anchors = 'after="larger", loss="proxy_anchor", miner="none"'
+    anchors = 'after="bigger_backbone_head", loss="proxy_anchor", miner="none"'
     stages = [
-        f'{{name="larger", {other}}}',
-        f'{{name="larger proxies", leads=true, {other}, {anchors}}}',
-        f'{{name="gentle", {other}, {anchors}, freeze_until="none", select_by="map_at_r"}}',
+        f'{{name="bigger_backbone_head", {other}}}',
+        f'{{name="bigger_backbone_proxies", leads=true, {other}, {anchors}}}',
+        f'{{name="full_low_lr", {other}, {anchors}, freeze_until="none", select_by="map_at_r"}}',
     ]
     words = ("refit=true", f"stages=[{', '.join(stages)}]")
-    names = ["head", "larger", "larger proxies", "gentle"]
+    names = ["head", "bigger_backbone_head", "bigger_backbone_proxies", "full_low_lr"]
     gaining(monkeypatch, True, False, True)
     train_and_evaluate(context_of(*words), tmp_path / "kept", "test")
     assert [stage.name for stage in message(tmp_path / "kept").stages] == names
     assert [step.name for step in message(tmp_path / "kept").chain] == names[1:]
     begun = of_kind(StageStarted, tmp_path / "kept")
-    assert [event.start for event in begun] == ["", "larger", "larger proxies"]
-    assert same(weights(tmp_path / "kept"), weights(tmp_path / "kept/refit/stages/gentle"))
+    assert [event.start for event in begun] == [
+        "",
+        "bigger_backbone_head",
+        "bigger_backbone_proxies",
+    ]
+    assert same(weights(tmp_path / "kept"), weights(tmp_path / "kept/refit/stages/full_low_lr"))
     gaining(monkeypatch, False)
     train_and_evaluate(context_of(*words[1:]), tmp_path / "not", "test")
     assert [stage.name for stage in message(tmp_path / "not").stages] == names[:2]

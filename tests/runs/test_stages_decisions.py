@@ -1,4 +1,4 @@
-"""Which stage is climbed, and which is kept."""
+"""Which stage is due, and which is selected."""
 
 import numpy as np
 import pytest
@@ -43,10 +43,10 @@ def test_mean_precision_decides_where_recall_cannot_tell(
 
 
 def test_a_stage_is_due_after_what_it_names() -> None:
-    kept = {"head", "larger"}
+    kept = {"head", "bigger_backbone_head"}
     assert is_due("any", False, kept)
     assert is_due("gain", True, kept)
     assert not is_due("gain", False, kept)
     assert is_due("no gain", False, kept)
-    assert is_due("larger", False, kept)
-    assert not is_due("whole", True, kept)
+    assert is_due("bigger_backbone_head", False, kept)
+    assert not is_due("full", True, kept)

@@ -12,8 +12,8 @@ from PIL import Image
 
 from unseen.config import schema as configs
 from unseen.config.stages import stage_config
-from unseen.runs.claim_folder import changed_keys
-from unseen.runs.prepare import Callbacks, RunContext, as_stored, prepare
+from unseen.runs.claim_folder import as_stored, changed_keys
+from unseen.runs.prepare import Callbacks, RunContext, prepare
 from unseen.runs.run import begin
 from unseen.runs.speed import Line, Speeds, measured, speeds_of
 from unseen.runs.time_budget import planned
@@ -51,9 +51,15 @@ def test_a_larger_head_fits_into_what_a_whole_network_that_gives_up_leaves(
     work: Work, minutes: float
 ) -> None:
     result = plan(replace(work, minutes=minutes), TWO_CORES)
-    whole, larger, steps = result.stages["whole"], result.stages["larger"], result.steps
+    whole, larger, steps = (
+        result.stages["full"],
+        result.stages["bigger_backbone_head"],
+        result.steps,
+    )
     spent = (
-        steps["head"] + steps.get("last", 0) + steps["whole"] * (whole["gain_by"] / whole["epochs"])
+        steps["head"]
+        + steps.get("last_layers", 0)
+        + steps["full"] * (whole["gain_by"] / whole["epochs"])
     )
     each = TWO_CORES.embed.at
     sizes = [larger["image_size"], larger["image_size"], result.size, 32]
@@ -68,7 +74,7 @@ def test_a_larger_head_is_tried_beside_a_whole_network_whose_images_stay_large()
     speeds = replace(TWO_CORES, bigger=Line.through(130, 1 / 200, 260, 1 / 54))
     network = ("efficientnet_lite2", 260)
     birds = plan(replace(BIRDS, bigger=network), speeds)
-    whole, larger = birds.stages["whole"], birds.stages["larger"]
+    whole, larger = birds.stages["full"], birds.stages["bigger_backbone_head"]
     assert (larger["after"], larger["image_size"]) == ("any", 384)  # 1.5 times its own, in 16s
     assert larger["backbone"] == "efficientnet_lite2"
     assert whole["training_sizes"][-1] >= 0.7 * 224
@@ -78,32 +84,35 @@ def test_a_larger_head_is_tried_beside_a_whole_network_whose_images_stay_large()
     assert embedding <= larger["minutes"] <= 0.2 * BIRDS.minutes
     assert whole["minutes_after"] >= larger["minutes"] + larger["minutes_after"] - 0.2
     less = [plan(replace(CARS, bigger=network, minutes=m), speeds).stages for m in (16, 35)]
-    assert all(stages["whole"]["training_sizes"][-1] <= 160 for stages in less)
-    assert [stages["larger"]["after"] for stages in less] == ["no gain"] * 2
-    assert ["backbone" in stages["larger"] for stages in less] == [False, True]
+    assert all(stages["full"]["training_sizes"][-1] <= 160 for stages in less)
+    assert [stages["bigger_backbone_head"]["after"] for stages in less] == ["no gain"] * 2
+    assert ["backbone" in stages["bigger_backbone_head"] for stages in less] == [False, True]
 
 
 def test_a_gentle_network_has_the_minutes_that_a_whole_one_gives_back() -> None:
     speeds = replace(TWO_CORES, bigger=Line.through(130, 1 / 200, 260, 1 / 54))
     birds = replace(BIRDS, bigger=("efficientnet_lite2", 260), minutes=100)
     result = plan(birds, speeds)
-    whole, steps = result.stages["whole"], dict(result.steps)
-    gentle = steps.pop("gentle")
-    given_back = steps["whole"] * (1 - whole["gain_by"] / whole["epochs"])
+    whole, steps = result.stages["full"], dict(result.steps)
+    gentle = steps.pop("full_low_lr")
+    given_back = steps["full"] * (1 - whole["gain_by"] / whole["epochs"])
     twice = 2 * birds.test * Line.at(speeds.bigger, 384) / 60  # by the head's start, and trained
     all_steps = sum(steps.values())  # evaluation is the longest, of gentle
     ways = [all_steps - twice, all_steps - given_back + gentle]
     assert max(ways) == pytest.approx(result.minutes, abs=0.3)
-    (size,), epochs = result.stages["gentle"]["training_sizes"], result.stages["gentle"]["epochs"]
+    (size,), epochs = (
+        result.stages["full_low_lr"]["training_sizes"],
+        result.stages["full_low_lr"]["epochs"],
+    )
     assert 0.6 * 384 <= size <= 0.75 * 384
     assert speeds.bigger is not None
     slower = speeds.bigger.per_area / speeds.embed.per_area
     each = speeds.train.fixed + slower * speeds.train.per_area * size**2
-    assert result.stages["gentle"]["minutes"] >= epochs * birds.train * each / 60 - 0.1
-    after = result.stages["larger"]["minutes_after"] + twice
-    assert result.stages["gentle"]["minutes_after"] == pytest.approx(after, abs=0.2)
-    assert "gentle" not in plan(replace(birds, minutes=60), speeds).stages
-    assert "gentle" not in plan(replace(birds, fixed_size=224), speeds).stages
+    assert result.stages["full_low_lr"]["minutes"] >= epochs * birds.train * each / 60 - 0.1
+    after = result.stages["bigger_backbone_head"]["minutes_after"] + twice
+    assert result.stages["full_low_lr"]["minutes_after"] == pytest.approx(after, abs=0.2)
+    assert "full_low_lr" not in plan(replace(birds, minutes=60), speeds).stages
+    assert "full_low_lr" not in plan(replace(birds, fixed_size=224), speeds).stages
 
 
 def test_a_larger_head_has_smaller_images_where_its_network_can_then_be_trained() -> None:
@@ -112,8 +121,8 @@ def test_a_larger_head_has_smaller_images_where_its_network_can_then_be_trained(
     sizes = {}
     for minutes in range(50, 110, 5):
         stages = plan(replace(birds, minutes=minutes), speeds).stages
-        trained = stages["gentle"]["training_sizes"][0] if "gentle" in stages else None
-        sizes[minutes] = (stages["larger"]["image_size"], trained)
+        trained = stages["full_low_lr"]["training_sizes"][0] if "full_low_lr" in stages else None
+        sizes[minutes] = (stages["bigger_backbone_head"]["image_size"], trained)
     assert {sizes[m] for m in (50, 60)} == {(384, None)}  # no time for it at any size
     assert sizes[105] == (384, 288)
     between = [(head, size) for head, size in sizes.values() if size is not None and head < 384]
@@ -133,8 +142,17 @@ def test_a_gentle_network_follows_a_kept_larger_head(monkeypatch: pytest.MonkeyP
 
     config = planned(context_of("time_budget=60"), measure).config
     stages = {stage.name: stage for stage in config.training.stages}
-    assert list(stages)[-4:] == ["whole", "larger", "larger proxies", "gentle"]
-    assert stages["larger proxies"].after == stages["gentle"].after == "larger"
+    assert list(stages)[-4:] == [
+        "full",
+        "bigger_backbone_head",
+        "bigger_backbone_proxies",
+        "full_low_lr",
+    ]
+    assert (
+        stages["bigger_backbone_proxies"].after
+        == stages["full_low_lr"].after
+        == "bigger_backbone_head"
+    )
     head, before, gentle = (stage_config(config, name) for name in list(stages)[-3:])
     assert (
         head.model.backbone
@@ -143,9 +161,9 @@ def test_a_gentle_network_follows_a_kept_larger_head(monkeypatch: pytest.MonkeyP
         == "efficientnet_lite2"
     )
     assert head.data.image_size == before.data.image_size == gentle.data.image_size
-    assert (before.training.depth, gentle.training.depth) == ("head", "whole")
+    assert (before.training.depth, gentle.training.depth) == ("head", "full")
     assert before.loss.name == gentle.loss.name == "proxy_anchor"
-    assert gentle.optimizer.lr == stage_config(config, "whole").optimizer.lr / 4
+    assert gentle.optimizer.lr == stage_config(config, "full").optimizer.lr / 4
     assert before.training.validation.select_by == "last", "proxies that were trained"
     assert (gentle.training.validation.select_by, gentle.model.mirror) == ("map_at_r", "evaluation")
 
@@ -172,7 +190,7 @@ def test_who_names_no_network_gets_a_head_on_a_larger_one(
 
     config = planned(context_of("time_budget=20", *words), measure).config
     assert request == [larger]
-    stage = stage_config(config, "larger")
+    stage = stage_config(config, "bigger_backbone_head")
     assert stage.model.backbone == (larger or config.model.backbone)
     assert stage.training.depth == "head"
 
@@ -185,18 +203,18 @@ def test_many_test_images_leave_a_head_that_fits() -> None:
 
 
 def sizes_of(result: Plan) -> list[int]:
-    sizes: list[int] = result.stages["whole"]["training_sizes"]
+    sizes: list[int] = result.stages["full"]["training_sizes"]
     return sizes
 
 
 def test_more_minutes_train_deeper_on_larger_images() -> None:
     plans = [plan(replace(CARS, minutes=m), TWO_CORES) for m in (5, 20, 60, 600)]
-    assert [list(p.stages) for p in plans][:2] == [[], ["whole", "larger"]]
-    assert list(plans[3].stages)[:2] == ["last", "whole"]
+    assert [list(p.stages) for p in plans][:2] == [[], ["full", "bigger_backbone_head"]]
+    assert list(plans[3].stages)[:2] == ["last_layers", "full"]
     assert sizes_of(plans[1])[-1] < sizes_of(plans[2])[-1] <= sizes_of(plans[3])[-1] == 224
-    assert plans[3].stages["whole"]["epochs"] == MOST
+    assert plans[3].stages["full"]["epochs"] == MOST
     for result in plans[1:]:
-        whole, sizes = result.stages["whole"], sizes_of(result)
+        whole, sizes = result.stages["full"], sizes_of(result)
         assert sizes == sorted(sizes)  # small first
         assert sizes[-1] <= whole["image_size"] <= 224
         assert whole["epochs"] >= EPOCHS
@@ -205,10 +223,13 @@ def test_more_minutes_train_deeper_on_larger_images() -> None:
 
 def test_a_size_and_a_depth_that_are_given_hold() -> None:
     given = plan(replace(CARS, fixed_size=128), TWO_CORES)
-    assert (given.size, sizes_of(given), given.stages["whole"]["image_size"]) == (128, [128], 128)
-    assert "larger" not in given.stages
+    assert (given.size, sizes_of(given), given.stages["full"]["image_size"]) == (128, [128], 128)
+    assert "bigger_backbone_head" not in given.stages
     assert plan(replace(CARS, depth="head"), TWO_CORES).stages == {}
-    assert set(plan(replace(CARS, depth="last"), TWO_CORES).stages) == {"last", "larger"}
+    assert set(plan(replace(CARS, depth="last_layers"), TWO_CORES).stages) == {
+        "last_layers",
+        "bigger_backbone_head",
+    }
 
 
 def test_a_head_alone_gets_the_largest_images_that_fit() -> None:
@@ -219,8 +240,8 @@ def test_a_head_alone_gets_the_largest_images_that_fit() -> None:
 
 
 def test_bf16_is_taken_where_it_is_faster() -> None:
-    assert "precision" not in plan(CARS, TWO_CORES).stages["whole"]
-    assert plan(CARS, replace(TWO_CORES, bf16=True)).stages["whole"]["precision"] == "bf16"
+    assert "precision" not in plan(CARS, TWO_CORES).stages["full"]
+    assert plan(CARS, replace(TWO_CORES, bf16=True)).stages["full"]["precision"] == "bf16"
 
 
 class Photographs:
@@ -268,14 +289,21 @@ def test_photographs_have_a_budget_that_is_said_and_stored() -> None:
     assert any(str(line).startswith("time_budget = 20: unless given") for line in context.reasons)
     assert any(str(line).startswith("plan: head ") for line in context.plan)
     stages = context.config.training.stages
-    names = ["proxies", "last", "whole", "larger", "larger proxies", "gentle"]
+    names = [
+        "proxies",
+        "last_layers",
+        "full",
+        "bigger_backbone_head",
+        "bigger_backbone_proxies",
+        "full_low_lr",
+    ]
     assert [stage.name for stage in stages] == names
     assert {stage.after for stage in stages[:4]} == {"any"}  # so few have time for all
-    assert {stage.after for stage in stages[4:]} == {"larger"}
+    assert {stage.after for stage in stages[4:]} == {"bigger_backbone_head"}
     stored = configs.make_resolved(configs.parse(context.config.to_toml()))
     assert stored == context.config
     depths = [stage_config(stored, stage.name).training.depth for stage in stored.training.stages]
-    assert depths == ["head", "last", "whole", "head", "head", "whole"]
+    assert depths == ["head", "last_layers", "full", "head", "head", "full"]
 
 
 @pytest.mark.usefixtures("_installed")
@@ -310,7 +338,7 @@ def test_too_little_data_for_depth_gets_a_head_and_the_reason(
 
 
 @pytest.mark.usefixtures("_installed")
-@pytest.mark.parametrize("words", [(), ("depth=whole",)])
+@pytest.mark.parametrize("words", [(), ("depth=full",)])
 def test_a_depth_that_there_is_no_time_for_is_said_with_the_minutes_it_takes(
     words: tuple[str, ...],
 ) -> None:
@@ -321,14 +349,14 @@ def test_a_depth_that_there_is_no_time_for_is_said_with_the_minutes_it_takes(
     reasons = {reason.key: reason for reason in plan_of("3").plan}
     assert reasons["depth"].why == "no time for the whole network"
     enough = reasons[ENOUGH].value
-    assert not any(stage.name == "whole" for stage in plan_of("3").config.training.stages)
-    assert any(stage.name == "whole" for stage in plan_of(str(enough)).config.training.stages)
+    assert not any(stage.name == "full" for stage in plan_of("3").config.training.stages)
+    assert any(stage.name == "full" for stage in plan_of(str(enough)).config.training.stages)
 
 
 @pytest.mark.usefixtures("_installed")
 def test_given_keys_hold_on_every_stage_and_a_given_depth_is_climbed_to() -> None:
     config = message(
-        ("time_budget=30", "loss=margin", "lr=2e-4", "depth=whole", "refit=false")
+        ("time_budget=30", "loss=margin", "lr=2e-4", "depth=full", "refit=false")
     ).config
     assert all(
         stage.minutes for stage in config.training.stages
@@ -350,16 +378,16 @@ def test_a_run_goes_on_with_the_plan_it_began_with(tmp_path: Path) -> None:
     assert again.plan == first.plan
     of_plan = [reason for reason in again.reasons if reason.key in ("speed", "plan", "stages")]
     assert of_plan == [reason for reason in first.plan if reason.key in ("speed", "plan")]
-    words = ("time_budget=20", "depth=whole")
+    words = ("time_budget=20", "depth=full")
     began, folder_of_whole = message(words), RunFolder(tmp_path / "whole")
     begin(began, folder_of_whole, "test")
     busy = planned(context_of(*words), lambda context, larger: times(TWO_CORES, 50))
-    assert busy.config.training.depth != "whole", "there would be no time for it today"
+    assert busy.config.training.depth != "full", "there would be no time for it today"
     assert as_stored(busy, folder_of_whole).config == began.config
     folder_of_head = RunFolder(tmp_path / "head")
     begin(busy, folder_of_head, "test")
     assert as_stored(began, folder_of_head).config == busy.config
-    less = message(("time_budget=20", "depth=last"))
+    less = message(("time_budget=20", "depth=last_layers"))
     assert "depth" in changed_keys(folder_of_head, as_stored(less, folder_of_head).config)
     longer = planned(context_of("time_budget=40"), lambda context, larger: TWO_CORES)
     assert "time_budget" in changed_keys(folder, as_stored(longer, folder).config)

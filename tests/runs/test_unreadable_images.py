@@ -11,9 +11,8 @@ from PIL import Image
 from unseen.config import schema as configs
 from unseen.core.contracts import Split
 from unseen.runs.leaks import copies, refuse_shared_classes
-from unseen.runs.prepare import Callbacks, RunContext, prepare
+from unseen.runs.prepare import Callbacks, RunContext, UnreadableImages, prepare
 from unseen.runs.run import train_and_evaluate
-from unseen.runs.unreadable_images import UnreadableImages
 from unseen.training.events import Event, Step
 from unseen.training.run_folder import RunFolder
 

@@ -10,8 +10,7 @@ from unseen.core.html_templates import PageSection
 from unseen.core.statistics import Interval
 from unseen.evaluation.open_set import OpenSet, RejectionPoint
 from unseen.evaluation.training_gain import Gain
-from unseen.runs.few_shot_layers import LAST
-from unseen.runs.few_shots import FILE, FewShots
+from unseen.runs.few_shots import FILE, LAST, FewShots
 from unseen.runs.open_set_of_run import FILE as OPEN_FILE
 from unseen.studies.engine import local_storage
 from unseen.studies.extra_results import extra_tables

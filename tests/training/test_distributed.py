@@ -24,9 +24,8 @@ from torch import nn
 from tests.conftest import CANNOT
 from unseen.data.glyphs import Glyphs
 from unseen.models.frozen_batch_norm import sync_batch_norm
-from unseen.training.distributed import Processes, joined
+from unseen.training.distributed import CHECKS, Heartbeat, Processes, joined
 from unseen.training.gradients import WholeBatch
-from unseen.training.heartbeat import CHECKS, Heartbeat
 
 HERE = Path(__file__).parent
 ROOT = HERE.parent.parent

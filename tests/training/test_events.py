@@ -20,11 +20,11 @@ LINES = [  # as they stand in event logs
     '{"event": "unreadable", "path": "a.jpg", "reason": "cut off"}',
     '{"event": "stopped_early", "epochs": 4, "best": 1}',
     '{"event": "refit", "epochs": 2, "train_classes": 12, "train_items": 48, "steps": 3}',
-    '{"event": "stage", "name": "last", "start": "head", "epochs": 2, "steps": 3}',
-    '{"event": "stage_end", "name": "last", "over": "head", "recall": 0.5, "gain": 0.1, '
+    '{"event": "stage", "name": "last_layers", "start": "head", "epochs": 2, "steps": 3}',
+    '{"event": "stage_end", "name": "last_layers", "over": "head", "recall": 0.5, "gain": 0.1, '
     '"low": -0.1, "high": 0.3, "error": 0.05, "selected": true, "ranked": 0.2, '
     '"ranked_error": 0.1}',
-    '{"event": "time_budget", "training": "whole", "epochs": 7, "done": 3}',
+    '{"event": "time_budget", "training": "full", "epochs": 7, "done": 3}',
 ]
 
 

@@ -9,8 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from unseen.training.optimizers import ScheduledOptimizer, constant
-from unseen.training.touched_rows import touched_rows
+from unseen.training.optimizers import ScheduledOptimizer, constant, touched_rows
 
 OPTIMIZERS: dict[str, Callable[[Any], torch.optim.Optimizer]] = {
     "adamw": lambda groups: torch.optim.AdamW(groups, lr=0.1, weight_decay=0.2),

@@ -42,9 +42,8 @@ from unseen.data.packed import Packing, write
 from unseen.models.backbone import OWN
 from unseen.reports.contact_sheet import contact_sheet
 from unseen.runs.check_data import checked
-from unseen.runs.extract_features import write_features
+from unseen.runs.extract_features import make_shift_splits, write_features
 from unseen.runs.prepare import Callbacks, prepare
-from unseen.runs.shift_table import make_shift_splits
 
 RESULT = 1  # the exit code when something is wrong with the data
 NAMED = 5  # files or groups named one by one

@@ -19,11 +19,9 @@ from unseen.reports.compare_runs import compare_runs, comparison_table, write_pa
 from unseen.reports.generalization import domains_table, open_set_tables, shots_table
 from unseen.runs.evaluate_layers import compare_layers
 from unseen.runs.evaluate_run import evaluate_run
-from unseen.runs.few_shot_layers import LAST
-from unseen.runs.few_shots import FewShots, few_shots
-from unseen.runs.forgetting import Forgetting, forgetting
+from unseen.runs.few_shots import LAST, FewShots, few_shots
 from unseen.runs.open_set_of_run import open_set_of
-from unseen.runs.other_data import on_other_data
+from unseen.runs.other_data import Forgetting, forgetting, on_other_data
 from unseen.runs.prepare import reopen
 from unseen.search.refine import refined_scores
 from unseen.training.distributed import joined

@@ -12,13 +12,13 @@ from unseen.core.contracts import FeatureDataset
 from unseen.core.names import few
 from unseen.data.base import INCOMPLETE, lost_line
 from unseen.runs.leaks import Copies
-from unseen.runs.prepare import Callbacks, RunContext, sampler_of
-from unseen.runs.run_metadata import describe
+from unseen.runs.prepare import Callbacks, RunContext, Show, sampler_of
+from unseen.runs.run_items import describe
 from unseen.training.distributed import Processes
 from unseen.training.run_folder import RunFolder
 
 
-class Shown:
+class Shown(Show):
     """A run under bars with time left; of several processes the first one speaks."""
 
     @contextmanager
@@ -31,7 +31,6 @@ class Shown:
     @contextmanager
     def training(self, context: RunContext, out: Path) -> Iterator[Callbacks]:
         print_data_notes(context)
-        assert isinstance(context.config.training.epochs, int)
         try:
             with display(context.config.training.epochs) as (shown, callbacks):
                 shown.start_training(len(sampler_of(context)))

@@ -211,7 +211,8 @@ def preset(
     shift, each with its rate tuned, after a few shots, on an open set, and on other data. Ends in a
     page that says which three hold up best, or why that is inconclusive. Finished runs are never
     repeated; `unseen study report OUT/generalization` writes the page again. With --layers networks
-    are trained on the images: small drawings whole, photographs as settings say (depth=last).
+    are trained on the images: small drawings whole, photographs as settings say
+    (depth=last_layers).
     """
     known(name, [NAME], "preset")
     if not data:

@@ -40,8 +40,7 @@ def with_cpu_processes(
     cores, cpu_processes = torch.get_num_threads(), resolved.training.machine.cpu_processes
     request = config.flat()
     has_objects = custom_components.has_objects(request)
-    machine = config.training.machine
-    if machine.cpu_processes == machine.threads == "auto" and cores > 1:
+    if request["cpu_processes"] == request["threads"] == "auto" and cores > 1:
         alone = has_objects or distributed.are_started() or not _gains(resolved)
         cpu_processes = 1 if alone else USUAL
     if cpu_processes == 1:
@@ -79,7 +78,7 @@ def with_micro_batch(
     config: Config, resolved: ResolvedConfig, reasons: list[Reason]
 ) -> tuple[ResolvedConfig, list[Reason]]:
     """The resolved config with as many images at a time as memory holds, where it is short."""
-    is_set = config.training.machine.micro_batch != "auto"
+    is_set = config.flat()["micro_batch"] != "auto"
     if is_set or resolved.model.kind == "custom" or not _is_divisible(resolved):
         return resolved, reasons
     from unseen.models.activation_size import bytes_per_image  # noqa: PLC0415 - seldom needed

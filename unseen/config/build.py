@@ -32,7 +32,6 @@ from unseen.models.head import Head
 from unseen.models.network import EmbeddingNetwork, LayeredNetwork
 from unseen.protocols.half_split import of_domain
 from unseen.training import optimizers
-from unseen.training.cross_batch_memory import CrossBatchMemory
 from unseen.training.distributed import Processes
 from unseen.training.nested import Nested
 from unseen.training.objective import MinedObjective
@@ -47,6 +46,7 @@ from unseen.training.trainer import Mixup, Trainer
 
 if TYPE_CHECKING:
     from unseen.evaluation.shift_splits import ShiftSplits
+    from unseen.training.cross_batch_memory import CrossBatchMemory
 
 
 @dataclass(frozen=True)
@@ -72,7 +72,7 @@ def build(
     net, machine = network(config), config.training.machine
     if processes is not None and processes.are_several and machine.device != "cpu":
         net = sync_batch_norm(net)
-    prefix, model = cut(config, net)
+    prefix, model = freeze(config, net)
     priced = objective(config, num_classes, net, processes, relevance)
     trainer = Trainer(
         model,
@@ -88,7 +88,7 @@ def build(
     return Components(net, prefix, model, priced, trainer)
 
 
-def cut(config: ResolvedConfig, net: LayeredNetwork) -> tuple[FrozenLayers | None, Network]:
+def freeze(config: ResolvedConfig, net: LayeredNetwork) -> tuple[FrozenLayers | None, Network]:
     """The layers that run only once, and those after them, which are trained; freezes the first."""
     if config.model.frozen.freeze_until is None:
         return None, net
@@ -130,15 +130,15 @@ def split(
     for validation: as in the papers that do so, all training classes are trained on."""
     settings = config.evaluation.protocol
     sharded = protocol(config)(data, config.training.seed)[settings.fold]
-    cut, left_out = apart(sharded, relevance_of(config, data))
+    parts, left_out = apart(sharded, relevance_of(config, data))
     if left_out:
         log(f"left out, because labels of theirs are on both sides of the split: {left_out} items")
     if settings.train_domain is not None:
-        cut = of_domain(data, cut, settings.train_domain)
+        parts = of_domain(data, parts, settings.train_domain)
     if config.training.validation.select == "validation":
-        return cut
-    everything = np.sort(np.concatenate([cut.train, cut.validation]))
-    return replace(cut, train=everything, validation=cut.validation[:0])
+        return parts
+    everything = np.sort(np.concatenate([parts.train, parts.validation]))
+    return replace(parts, train=everything, validation=parts.validation[:0])
 
 
 def network(config: ResolvedConfig) -> LayeredNetwork:
@@ -146,7 +146,7 @@ def network(config: ResolvedConfig) -> LayeredNetwork:
     with seeded(config.training.seed):
         made = _network(config)
         if config.model.adapter is not None:
-            prefix, _ = cut(config, made)
+            prefix, _ = freeze(config, made)
             frozen = [] if prefix is None else list(prefix.modules())
             values = config.model.adapter.model_dump(exclude={"name"})
             models.adapt(made.backbone, **values, frozen=frozen)
@@ -154,11 +154,8 @@ def network(config: ResolvedConfig) -> LayeredNetwork:
 
 
 def _network(config: ResolvedConfig) -> LayeredNetwork:
-    model, image_size, frozen_bn = (
-        config.model,
-        config.data.image_size,
-        config.model.frozen.frozen_bn,
-    )
+    model, image_size = config.model, config.data.image_size
+    frozen_bn = model.frozen.frozen_bn
     if model.kind == "custom":
         features = model.backbone.removeprefix(FEATURES)
         num_inputs = int(features) if features != model.backbone else None
@@ -245,11 +242,13 @@ def _nested(nested: NestedSettings, make_loss: Callable[[int], Any]) -> Nested:
     return Nested(losses, nested.weights)
 
 
-def _memory(config: ResolvedConfig) -> CrossBatchMemory | None:
+def _memory(config: ResolvedConfig) -> "CrossBatchMemory | None":
     if config.training.memory is None:
         return None
     if config.model.ensemble is not None:
         raise ValueError("memory holds one embedding per image: use ensemble=none or memory=none")
+    from unseen.training.cross_batch_memory import CrossBatchMemory  # noqa: PLC0415 - few ask for it
+
     values = config.training.memory.model_dump()
     return CrossBatchMemory(embedding_size=config.model.embedding_size, **values)
 
@@ -396,5 +395,5 @@ def _refuse_frozen_maps(config: ResolvedConfig, component: Component, net: torch
     if is_on_maps(component) and not any(p.requires_grad for p in body.parameters()):
         raise ValueError(
             f"regularizer {component.name} acts on the last map, and with freeze_until = {layer} "
-            "nothing before it is trained: cut earlier, or leave it out"
+            "nothing before it is trained: freeze fewer layers, or leave it out"
         )

@@ -51,6 +51,15 @@ def with_relevance(config: Config, dataset: Dataset, reasons: list[Reason]) -> C
     return config.with_values(changed)
 
 
+def listed_in(relating: RelevanceSettings, dataset: Dataset) -> Dataset:
+    """The data set with the pairs that a config names."""
+    from unseen.data.in_memory.pairs_file import GRADE, SAME, with_pairs  # noqa: PLC0415 - seldom named
+
+    if relating.pairs is not None:
+        return with_pairs(dataset, relating.pairs, SAME, 1.0)
+    return with_pairs(dataset, str(relating.grades), GRADE, relating.from_grade)
+
+
 def check_by_class(what: str, kind: str) -> None:
     """Stops what is drawn and evaluated by class where the same is no class."""
     if kind not in CLASSES:
@@ -141,20 +150,20 @@ def hierarchy(data: Dataset) -> Levels:
     return Levels(np.stack(list(columns.values()), axis=1), evaluated)
 
 
-def apart(cut: Split, same: Relevance) -> tuple[Split, int]:
+def apart(split: Split, same: Relevance) -> tuple[Split, int]:
     """A split without items that are the same as some of another subset, and how many those are."""
     assert same.classes is not None, "`relevance_of` has said so"
     subset = np.full(len(same.classes), -1)
-    for number, items in enumerate((cut.train, cut.validation, cut.test)):
+    for number, items in enumerate((split.train, split.validation, split.test)):
         subset[items] = number
     stays = ~same.crossing(subset)
     if stays.all():
-        return cut, 0
-    place = np.cumsum(stays[cut.test]) - 1  # among the test items that stay
+        return split, 0
+    place = np.cumsum(stays[split.test]) - 1  # among the test items that stay
 
     def renumbered(positions: IntArray | None) -> IntArray | None:
-        return None if positions is None else place[positions[stays[cut.test][positions]]]
+        return None if positions is None else place[positions[stays[split.test][positions]]]
 
-    train, validation, test = (i[stays[i]] for i in (cut.train, cut.validation, cut.test))
-    left = Split(train, validation, test, renumbered(cut.query), renumbered(cut.gallery))
+    train, validation, test = (i[stays[i]] for i in (split.train, split.validation, split.test))
+    left = Split(train, validation, test, renumbered(split.query), renumbered(split.gallery))
     return left, int((~stays).sum())

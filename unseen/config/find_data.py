@@ -14,7 +14,6 @@ from unseen.core.names import advice, near_path
 from unseen.core.reason import Reason
 from unseen.core.uris import Place
 from unseen.data.base import HUB, INCOMPLETE
-from unseen.data.folder import layout
 
 _FILES = ("arrays", "coco", "hugging_face", "packed", "parquet", "table", "webdataset")
 _NO_PATH = ":*{"  # hf:name, s3://bucket/photos, shards-*.tar, shards-{0..9}.tar
@@ -59,6 +58,8 @@ def data_table(data: str, values: Any = None) -> dict[str, Any]:
     place = uris.as_place(data)
     result = {"name": data_name(place), "root": data}
     if result["name"] == "folder" and (isinstance(place, str) or place.is_dir()):
+        from unseen.data.folder import layout  # noqa: PLC0415 - of folders alone
+
         return layout(place) | table | result
     return table | result
 

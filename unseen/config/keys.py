@@ -7,6 +7,7 @@ from pydantic import BaseModel, BeforeValidator, Field, model_validator
 
 from unseen.config.network_kinds import AnyNetwork, Frozen, Network, Plain
 from unseen.config.tables import (
+    AUTO,
     ELSEWHERE,
     Auto,
     Component,
@@ -17,6 +18,7 @@ from unseen.config.tables import (
     Mixup,
     Named,
     OptimizerSettings,
+    OrAuto,
     RelevanceSettings,
     ShiftSettings,
     Stage,
@@ -59,7 +61,7 @@ class DataSettings(Component):
     """
 
     name: str = "glyphs"
-    image_size: Annotated[int, Field(ge=8)] | Auto | None = "auto"
+    image_size: OrAuto[Annotated[int, Field(ge=8)] | None] = AUTO
     transform: Transform = Transform()
     label_noise: LabelNoise = None
     relevance: RelevanceSettings = RelevanceSettings()
@@ -79,10 +81,10 @@ class Machine(Table):
     """
 
     device: str = "auto"
-    threads: Annotated[int, Field(ge=1)] | Auto = "auto"
-    workers: Annotated[int, Field(ge=0)] | Auto = "auto"
-    cpu_processes: Annotated[int, Field(ge=1)] | Auto = "auto"
-    micro_batch: Annotated[int, Field(ge=1)] | Auto | None = "auto"
+    threads: OrAuto[Annotated[int, Field(ge=1)]] = AUTO
+    workers: OrAuto[Annotated[int, Field(ge=0)]] = AUTO
+    cpu_processes: OrAuto[Annotated[int, Field(ge=1)]] = AUTO
+    micro_batch: OrAuto[Annotated[int, Field(ge=1)] | None] = AUTO
 
 
 class Validation(Table):
@@ -132,7 +134,8 @@ class Training(Table):
         batch_size: images of a batch.
         precision: of the network's layers in training: `float32`, `bf16` or `fp16`.
         ema: decay of the running average of the weights, which is evaluated and kept, e.g. 0.999.
-        depth: how far training goes down from the head, in stages: `head`, `last` or `whole`.
+        depth: how far training goes down from the head, in stages: `head`, `last_layers` or
+            `full`.
         stages: further trainings, each from the best weights so far.
         time_budget: minutes; the run ends within them.
         memory: embeddings of earlier batches as references of pair losses.
@@ -144,8 +147,8 @@ class Training(Table):
     """
 
     seed: int = 0
-    epochs: Annotated[int, Field(ge=1)] | Auto = "auto"
-    batch_size: Annotated[int, Field(ge=2)] | Auto = "auto"
+    epochs: OrAuto[Annotated[int, Field(ge=1)]] = AUTO
+    batch_size: OrAuto[Annotated[int, Field(ge=2)]] = AUTO
     precision: Precision = "float32"
     ema: Annotated[float, Field(gt=0, lt=1)] | None = None
     depth: Depth | Auto = "auto"
@@ -173,7 +176,7 @@ class Protocol(Table):
     """
 
     name: str = "half_split"
-    validation_fraction: Annotated[float, Field(gt=0, lt=1)] | Auto = "auto"
+    validation_fraction: OrAuto[Annotated[float, Field(gt=0, lt=1)]] = AUTO
     split_seed: int = Field(default=0, ge=0)
     folds: int = Field(default=10, ge=2)
     fold: int = Field(default=0, ge=0)
@@ -214,7 +217,7 @@ class Evaluation(Table):
 
     protocol: Protocol = Protocol()
     descriptor: str = "embedding"
-    normalize: bool | Auto = "auto"
+    normalize: OrAuto[bool] = AUTO
     metrics: Annotated[list[str], BeforeValidator(_of_source)] = Field(
         default=list(metric_names.USUAL)
     )
@@ -241,37 +244,6 @@ class Keys(Table):
     optimizer: OptimizerSettings = OptimizerSettings()
     training: Training = Training()
     evaluation: Evaluation = Evaluation()
-
-
-class ResolvedData(DataSettings):
-    image_size: Annotated[int, Field(ge=8)] | None
-
-
-class ResolvedOptimizer(OptimizerSettings):
-    lr: Annotated[float, Field(gt=0)]
-
-
-class ResolvedMachine(Machine):
-    threads: Annotated[int, Field(ge=1)]
-    workers: Annotated[int, Field(ge=0)]
-    cpu_processes: Annotated[int, Field(ge=1)]
-    micro_batch: Annotated[int, Field(ge=1)] | None = None
-
-
-class ResolvedTraining(Training):
-    epochs: Annotated[int, Field(ge=1)]
-    batch_size: Annotated[int, Field(ge=2)]
-    depth: Depth
-    machine: ResolvedMachine
-
-
-class ResolvedProtocol(Protocol):
-    validation_fraction: Annotated[float, Field(gt=0, lt=1)]
-
-
-class ResolvedEvaluation(Evaluation):
-    protocol: ResolvedProtocol
-    normalize: bool
 
 
 GROUPS: dict[str, type[BaseModel]] = {  # tables whose keys may be written alone

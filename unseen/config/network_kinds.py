@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal, get_args
 from pydantic import BeforeValidator, Field, field_validator
 
 from unseen import models
-from unseen.config.tables import Adapter, Auto, Ensemble, Head, Named, Nested, Table
+from unseen.config.tables import AUTO, Adapter, Ensemble, Head, Named, Nested, OrAuto, Table
 from unseen.core import custom_components
 from unseen.core.names import known
 from unseen.models.backbone import FEATURES, OWN, Mirror
@@ -30,7 +30,7 @@ class Frozen(Table):
 
     freeze_until: str | None = "auto"
     frozen_bn: Literal["off", "stats", "full"] = "off"
-    cached_augmentations: Annotated[int, Field(ge=0)] | Auto = "auto"
+    cached_augmentations: OrAuto[Annotated[int, Field(ge=0)]] = AUTO
 
 
 class Network(Table):
@@ -60,7 +60,7 @@ class Network(Table):
     mirror: Mirror = False
     adapter: Annotated[Adapter | None, Named] = None
     frozen: Frozen = Frozen()
-    embedding_size: Size | Auto = "auto"
+    embedding_size: OrAuto[Size] = AUTO
     nested: Nested = None
     head: Head | None = None
     ensemble: Ensemble | None = None
@@ -183,42 +183,6 @@ def lacks(kind: str, key: str) -> bool:
 
 AnyNetwork = Annotated[
     Plain | Learners | Preset | Custom | Features,
-    Field(discriminator="kind"),
-    BeforeValidator(with_kind),
-]
-
-
-class ResolvedFrozen(Frozen):
-    cached_augmentations: Annotated[int, Field(ge=0)]
-
-
-class ResolvedPlain(Plain):
-    embedding_size: Size
-    frozen: ResolvedFrozen
-
-
-class ResolvedLearners(Learners):
-    embedding_size: Size
-    frozen: ResolvedFrozen
-
-
-class ResolvedPreset(Preset):
-    embedding_size: Size
-    frozen: ResolvedFrozen
-
-
-class ResolvedCustom(Custom):
-    embedding_size: Size
-    frozen: ResolvedFrozen
-
-
-class ResolvedFeatures(Features):
-    embedding_size: Size
-    frozen: ResolvedFrozen
-
-
-ResolvedNetwork = Annotated[
-    ResolvedPlain | ResolvedLearners | ResolvedPreset | ResolvedCustom | ResolvedFeatures,
     Field(discriminator="kind"),
     BeforeValidator(with_kind),
 ]

@@ -1,8 +1,8 @@
 """What a config leaves open: every "auto" is resolved here, with the reason for each choice."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -38,8 +38,33 @@ PHOTOGRAPHS = "efficientnet_lite0"  # the network for them, where its weights ar
 FAMILY = (PHOTOGRAPHS, "efficientnet_lite1", "efficientnet_lite2")  # the larger the later
 
 
+class ResolvedKeys(NamedTuple):
+    """What was asked for, the same without "auto" but for one training in one process, and why."""
+
+    request: Config
+    config: ResolvedConfig
+    reasons: list[Reason]
+
+    def with_values(self, values: Mapping[str, Any]) -> "ResolvedKeys":
+        """As if these had been asked for, too; of keys on which no other choice depends."""
+        config = make_resolved(self.config.with_values(values).flat())
+        reasons = [reason for reason in self.reasons if reason.key not in values]
+        return ResolvedKeys(self.request.with_values(values), config, reasons)
+
+    def complete(self) -> tuple[ResolvedConfig, list[Reason]]:
+        """With its stages, and divided among processes and memory."""
+        config, stages = with_stages(self.request, self.config)
+        config, reasons = with_cpu_processes(self.request, config, [*self.reasons, *stages])
+        return with_micro_batch(self.request, config, reasons)
+
+
 def resolve(config: Config, dataset: Dataset) -> tuple[ResolvedConfig, list[Reason]]:
     """The config without any "auto", and the reason for each choice."""
+    return resolve_keys(config, dataset).complete()
+
+
+def resolve_keys(config: Config, dataset: Dataset) -> ResolvedKeys:
+    """Each key that is open, by the data and the keys that are set."""
     chosen: dict[str, Any] = {}
     reasons: list[Reason] = []
 
@@ -78,32 +103,12 @@ def resolve(config: Config, dataset: Dataset) -> tuple[ResolvedConfig, list[Reas
             reasons.append(Reason("weight", complete.weight, f"usual with {component.name}"))
     choose("depth", depth_of(chosen.get("freeze_until", config.model.frozen.freeze_until)), "")
     resolved = make_resolved(request | chosen)
-    _check_nested(resolved)
     if (head := resolved.model.head) is not None and head.start == "auto":
         start = PRINCIPAL if _knows_enough(resolved, head) else "default"
         resolved = resolved.with_values({"head": head.model_copy(update={"start": start})})
         if start == PRINCIPAL:
             reasons.append(Reason("head.start", start, "as the layers before it know the images"))
-    resolved, stages = with_stages(config, resolved)
-    resolved, reasons = with_cpu_processes(config, resolved, reasons + stages)
-    return with_micro_batch(config, resolved, reasons)
-
-
-def _check_nested(config: ResolvedConfig) -> None:
-    """Nested sizes are prefixes of an embedding that is one vector, and evaluated."""
-    model = config.model
-    if model.nested is None:
-        return
-    if (sizes := model.nested.sizes)[-1] != model.embedding_size:
-        raise ValueError(
-            f"the last of nested must be embedding_size = {model.embedding_size}, "
-            f"got nested = {sizes}"
-        )
-    if config.evaluation.descriptor != EMBEDDING:
-        raise ValueError(
-            "nested trains prefixes of the embedding: use descriptor=embedding, "
-            f"got {config.evaluation.descriptor}"
-        )
+    return ResolvedKeys(config, resolved, reasons)
 
 
 def _knows_enough(config: ResolvedConfig, head: Head) -> bool:
@@ -235,7 +240,7 @@ def _resolve_network(
 ) -> tuple[str, str | None, str | None]:
     """Photographs get pretrained layers that run once and a head that is trained, unless the user
     names another backbone without a depth or, of this family, minutes. Returns the backbone, its
-    weights, and its cut."""
+    weights, and its freeze point."""
     model = config.model
     backbone, why = "small_conv", "built in, needs no weights"
     if not small and has_weights(PHOTOGRAPHS):
@@ -317,16 +322,6 @@ def _is_budgeted(config: Config) -> bool:
     return training.time_budget is not None and is_free
 
 
-def bigger_network(config: Config, resolved: ResolvedConfig) -> str | None:
-    """The largest of its family with weights, for who has named none; None: there is no larger."""
-    model = resolved.model
-    is_named = config.model.backbone != "auto"
-    if is_named or model.weights != IMAGENET or model.backbone not in FAMILY:
-        return None
-    bigger = FAMILY[FAMILY.index(model.backbone) + 1 :]
-    return next((name for name in reversed(bigger) if has_weights(name)), None)
-
-
 def _batch_size(config: Config, data: Dataset, usual: int) -> tuple[int, str]:
     name, preset = config.sampler.name, config.sampler.preset
     values = registry.entry("samplers", name).defaults
@@ -334,7 +329,7 @@ def _batch_size(config: Config, data: Dataset, usual: int) -> tuple[int, str]:
     per_class = values.get("per_class", 4)
     if not isinstance(per_class, int) or per_class < 1:
         raise ValueError(f"sampler.per_class must be a whole number from 1, got {per_class!r}")
-    fraction = config.evaluation.protocol.validation_fraction
+    fraction = config.flat()["validation_fraction"]
     fraction = _validation_fraction(config, data)[0] if fraction == "auto" else fraction
     left = _not_tested(config, data)
     most = max(2, left - num_aside(fraction, left) - 1)

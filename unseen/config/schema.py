@@ -32,22 +32,18 @@ from unseen.config.keys import (
     TABLES,
     DataSettings,
     Keys,
-    ResolvedData,
-    ResolvedEvaluation,
-    ResolvedOptimizer,
-    ResolvedTraining,
     by_table,
     short,
     short_key,
 )
-from unseen.config.network_kinds import ResolvedNetwork, lacks
+from unseen.config.network_kinds import lacks
 from unseen.config.tables import ELSEWHERE, SUM, Component, Depth, WeightedComponent
 from unseen.core import custom_components, registry
 from unseen.core.names import known, near_path
 from unseen.data.images import transforms
 from unseen.evaluation import metric_names
 from unseen.losses.base import LabelLoss
-from unseen.models.layer_outputs import POOLED
+from unseen.models.layer_outputs import EMBEDDING, POOLED
 
 NOTHING = "none"  # TOML has no null
 
@@ -243,18 +239,12 @@ def is_label_loss(name: str) -> bool:
 
 
 def depth_of(freeze_until: str | None) -> Depth:
-    """How deep a training with this cut goes."""
-    return "whole" if freeze_until is None else "head" if freeze_until == POOLED else "last"
+    """How deep a training from this freeze point on goes."""
+    return "full" if freeze_until is None else "head" if freeze_until == POOLED else "last_layers"
 
 
 class ResolvedConfig(Config):
     """A config in which nothing is "auto": what `resolve` gives, and what a run folder holds."""
-
-    data: ResolvedData
-    model: ResolvedNetwork
-    optimizer: ResolvedOptimizer
-    training: ResolvedTraining
-    evaluation: ResolvedEvaluation
 
     @model_validator(mode="after")
     def _nothing_is_open(self) -> "ResolvedConfig":
@@ -263,6 +253,21 @@ class ResolvedConfig(Config):
         values |= {"relevance.kind": values["relevance"]["kind"]}
         if left := [key for key, value in values.items() if value == "auto"]:
             raise ValueError(f'{", ".join(left)}: "auto" was not resolved')
+        return self
+
+    @model_validator(mode="after")
+    def _nested_are_prefixes(self) -> "ResolvedConfig":
+        """Of an embedding that is one vector, and evaluated."""
+        sizes, size = self.model.nested_sizes, self.model.embedding_size
+        if sizes and sizes[-1] != size:
+            raise ValueError(
+                f"the last of nested must be embedding_size = {size}, got nested = {sizes}"
+            )
+        if sizes and self.evaluation.descriptor != EMBEDDING:
+            raise ValueError(
+                "nested trains prefixes of the embedding: use descriptor=embedding, "
+                f"got {self.evaluation.descriptor}"
+            )
         return self
 
 

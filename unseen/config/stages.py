@@ -1,14 +1,16 @@
 """The stages of a run: how deep each training goes, and with which values.
 
-    head     a head on frozen layers, each image through them once: the run's own config
-    proxies  the head once more, with proxy-anchor, to its last epoch: the proxies that the next
-             stages start with
-    last     the last layers with at least half of all weights, from activations kept at their cut
-    whole    every layer, from images
-    larger   a head again, on larger images and their mirror images, of a larger network where one
-             is installed: where depth gains nothing, or may gain less than this
-    gentle   every layer of that network, at a quarter of the rate, after `larger proxies`: where
-             what is known already would only be forgotten at the whole one
+head                     a head on frozen layers, each image through them once: the run's own config
+proxies                  the head once more, with proxy-anchor, to its last epoch: the proxies that
+                         the next stages start with
+last_layers              the last layers with at least half of all weights, from activations kept at
+                         their freeze point
+full                     every layer, from images
+bigger_backbone_head     a head again, on larger images and their mirror images, of a bigger network
+                         where one is installed: where depth gains nothing, or may gain less
+bigger_backbone_proxies  that head with proxy-anchor, as `proxies`
+full_low_lr              every layer of that network, at a quarter of the rate: where what is known
+                         already would only be forgotten at the usual one
 
 A stage is the run's config with some keys changed (`KEYS`); it starts from the best weights so far,
 one of another `backbone` anew. What the user gave holds on every stage.
@@ -20,7 +22,7 @@ Values   lr 4e-4, batches of 32, frozen batch norm: whole EfficientNet-Lite0 on 
          a loss was given. New proxies would tear at layers that know something; its authors wait
          for them one epoch, here a head is trained with them first, in seconds: 92.2 after six
          epochs, where one that waited had 90.9 after six and 91.6 after eight.
-         gentle, lr 1e-4: on birds, which ImageNet knows, whole EfficientNet-Lite0 at 4e-4 falls
+         full_low_lr, 1e-4: on birds, which ImageNet knows, whole EfficientNet-Lite0 at 4e-4 falls
          from 95.6 to 92.0; EfficientNet-Lite2 at 1e-4, trained at 256 and evaluated at 352 pixels,
          rises from 85.3 to 86.6 in an epoch (mAP@R from 48.8 to 51.6; 30 validation classes).
 """
@@ -41,13 +43,14 @@ from unseen.models.head import PRINCIPAL, Head
 from unseen.models.layer_outputs import POOLED
 from unseen.models.network import EmbeddingNetwork
 
-FIRST, PROXIES, LAST, WHOLE = "head", "proxies", "last", "whole"
-BIGGER, BIGGER_PROXIES, FULL_LOW_LR = "larger", "larger proxies", "gentle"
+FIRST, PROXIES, LAST_LAYERS, FULL = "head", "proxies", "last_layers", "full"
+BIGGER, BIGGER_PROXIES = "bigger_backbone_head", "bigger_backbone_proxies"
+FULL_LOW_LR = "full_low_lr"
 TRAINED = {
     FIRST: "the head",
     PROXIES: "the head",
-    LAST: "the last layers",
-    WHOLE: "the whole network",
+    LAST_LAYERS: "the last layers",
+    FULL: "the whole network",
     BIGGER: "the head, larger images",
     BIGGER_PROXIES: "the head",
     FULL_LOW_LR: "the whole network",
@@ -83,9 +86,9 @@ def with_stages(config: Config, resolved: ResolvedConfig) -> tuple[ResolvedConfi
                 f"{resolved.model.frozen.freeze_until} and weights = {resolved.model.weights}, "
                 f"which train {TRAINED[own]}: leave one out"
             )
-        cut = cut_of_last_layers(resolved.model.backbone, resolved.data.image_size)
-        stages = [last(config, cut), *([whole(config)] if config.training.depth == WHOLE else [])]
-        stages = [*proxies(config), *stages]
+        point = last_layers_freeze_point(resolved.model.backbone, resolved.data.image_size)
+        stages = [*proxies_stage(config), last_layers_stage(config, point)]
+        stages += [full_stage(config)] if config.training.depth == FULL else []
         resolved = resolved.with_values({"stages": stages})
     names = [stage.name for stage in resolved.training.stages]
     if names and resolved.training.validation.sees_test:
@@ -158,7 +161,7 @@ def takes_proxy_anchor(config: Config) -> bool:
     return config.training.memory is None and not {"loss", "miner"} & config.user_keys()
 
 
-def proxies(config: Config, **values: Any) -> list[Stage]:
+def proxies_stage(config: Config, **values: Any) -> list[Stage]:
     """One stage, where the deeper ones need it. Its last epoch is selected: where no epoch gains,
     the proxies of its start would be those that nobody has trained."""
     anchors = {"loss": "proxy_anchor", "miner": None, "leads": True}
@@ -167,34 +170,35 @@ def proxies(config: Config, **values: Any) -> list[Stage]:
     return result if takes_proxy_anchor(config) else []
 
 
-def full_low_lr(config: Config, head: Stage, **values: Any) -> list[Stage]:
-    """Below a `larger` head, where it was selected, and evaluated on its images; by mAP@R, which
-    still gains where recall@1 hardly can."""
+def full_low_lr_stages(config: Config, head: Stage, **values: Any) -> list[Stage]:
+    """Below a bigger backbone's head, where it was selected, and evaluated on its images; by mAP@R,
+    which still gains where recall@1 hardly can."""
     same = {key: head.values[key] for key in ("backbone", "image_size") if key in head.values}
     left = {"minutes_after": values["minutes_after"]}
-    before = proxies(config, name=BIGGER_PROXIES, after=BIGGER, **head.values, **left)
+    before = proxies_stage(config, name=BIGGER_PROXIES, after=BIGGER, **head.values, **left)
     mirror = "evaluation" if head.values.get("mirror", config.model.mirror) else False
     what = {"after": BIGGER, "freeze_until": None, "cached_augmentations": 0, "mirror": mirror}
     usual = {"lr": 1e-4, "smallest_crop": 0.3, "select_by": "map_at_r"}
     return [*before, _stage(config, FULL_LOW_LR, what | same, usual | values)]
 
 
-def last(config: Config, cut: str, **values: Any) -> Stage:
+def last_layers_stage(config: Config, freeze_until: str, **values: Any) -> Stage:
     usual = {"epochs": 6, "cached_augmentations": 2, "smallest_crop": 0.25}
-    return _stage(config, LAST, {"freeze_until": cut, "mirror": False}, usual | values)
+    what = {"freeze_until": freeze_until, "mirror": False}
+    return _stage(config, LAST_LAYERS, what, usual | values)
 
 
-def whole(config: Config, **values: Any) -> Stage:
+def full_stage(config: Config, **values: Any) -> Stage:
     mirror = config.model.mirror if "mirror" in config.user_keys() else True
     what = {
         "freeze_until": None,
         "cached_augmentations": 0,
         "mirror": "evaluation" if mirror else False,
     }
-    return _stage(config, WHOLE, what, {"epochs": 12, "smallest_crop": 0.25} | values)
+    return _stage(config, FULL, what, {"epochs": 12, "smallest_crop": 0.25} | values)
 
 
-def bigger_head(config: Config, **values: Any) -> Stage:
+def bigger_head_stage(config: Config, **values: Any) -> Stage:
     """Trained where the stages before it gained nothing, unless the values say otherwise. It may be
     of another network where the user named none."""
     network = {key: values.pop(key) for key in ("backbone",) if key in values}
@@ -215,7 +219,7 @@ def _free(config: Config, values: dict[str, Any]) -> dict[str, Any]:
 
 
 @cache
-def cut_of_last_layers(backbone: str, image_size: int | None) -> str:
+def last_layers_freeze_point(backbone: str, image_size: int | None) -> str:
     """The last layer that everything passes through with at least half of the weights after it;
     `pooled` where there is none."""
     made = create_backbone(backbone, image_size)

@@ -1,15 +1,38 @@
 """The tables of a config: a component with its values, and what has a table of its own."""
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeVar
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    GetCoreSchemaHandler,
+    model_validator,
+)
+from pydantic_core import CoreSchema, core_schema
 
 from unseen import models
 from unseen.core import custom_components, registry
 from unseen.training.optimizers import Optimizer
 
 Auto = Literal["auto"]
-Depth = Literal["head", "last", "whole"]
+AUTO: Any = "auto"
+T = TypeVar("T")
+
+
+class _OrAuto:
+    """Lets a field be "auto" as well, in a config that has not been resolved."""
+
+    def __get_pydantic_core_schema__(
+        self, source: Any, handler: GetCoreSchemaHandler
+    ) -> CoreSchema:
+        return core_schema.union_schema([handler(source), core_schema.literal_schema(["auto"])])
+
+
+OrAuto = Annotated[T, _OrAuto()]  # to whoever reads a field: its type once it is resolved
+Depth = Literal["head", "last_layers", "full"]
 
 ELSEWHERE = {  # what other libraries call our keys, where the spelling does not lead there
     "learning_rate": "lr",
@@ -143,7 +166,7 @@ class OptimizerSettings(Table):
     """
 
     name: Optimizer = "adamw"
-    lr: Annotated[float, Field(gt=0)] | Auto = "auto"
+    lr: OrAuto[Annotated[float, Field(gt=0)]] = AUTO
     weight_decay: float = Field(default=1e-4, ge=0)
     schedule: Annotated[ScheduleSettings, Named] = ScheduleSettings()
     momentum: Annotated[float, Field(ge=0, lt=1)] | None = None

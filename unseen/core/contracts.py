@@ -327,14 +327,15 @@ class Network(nn.Module, ABC):
 
 
 class FrozenLayers(nn.Module, ABC):
-    """The layers of a network up to a cut, which stay as they are: images to the activation of
-    `layer`. What they give is kept (`data/activations`), so that each image passes them once."""
+    """The layers of a network up to the freeze point, which stay as they are: images to the
+    activation of `layer`. What they give is kept (`data/activations`): each image passes them
+    once."""
 
     layer: str
 
     @abstractmethod
     def forward(self, images: Tensor) -> Tensor:
-        """The activation at the cut."""
+        """The activation at the freeze point."""
 
     @abstractmethod
     def run(self, images: Tensor) -> Tensor:
@@ -346,7 +347,7 @@ class FrozenLayers(nn.Module, ABC):
 
     @abstractmethod
     def fingerprint(self) -> str:
-        """Changes when a weight, a layer or the place of the cut changes."""
+        """Changes when a weight, a layer or the freeze point changes."""
 
 
 class Miner(Protocol):

@@ -26,7 +26,7 @@ USUAL_MINUTES = 20.0  # of a time budget
 Kind = Literal["features", "frozen", "pretrained", "random"]
 REMEDIES: dict[Kind, str] = {
     "features": "More classes, another loss; or use the features as they are.",
-    "frozen": "Train its layers too (depth=whole), or on more classes; or use it as it is.",
+    "frozen": "Train its layers too (depth=full), or on more classes; or use it as it is.",
     "pretrained": "A lower lr (lr=1e-5), frozen layers (freeze_until=pooled), or more classes.",
     "random": "Train longer (epochs), at another lr, on more classes, or a pretrained backbone.",
 }

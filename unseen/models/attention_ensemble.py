@@ -100,7 +100,7 @@ class AttentionEnsemble(LayeredNetwork):
         return Output(heads.flatten(1), pooled.view(num_images, -1), last_maps, heads)
 
     def leading_layers(self) -> tuple[nn.Module, str]:
-        """The layers a cut may lie in: those before the masks."""
+        """The layers a freeze point may lie in: those before the masks."""
         return self._shared[0], "forward"
 
     def train(self, mode: bool = True) -> "AttentionEnsemble":

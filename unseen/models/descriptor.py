@@ -15,8 +15,9 @@ from torch import Tensor, nn
 from torch.nn.utils import parametrize
 
 from unseen.core.contracts import Network, Output
+from unseen.models.backbone import Backbone
 from unseen.models.layer_outputs import EMBEDDING, POOLED, check_names, hooked
-from unseen.models.network import EmbeddingNetwork, LayeredNetwork
+from unseen.models.network import EmbeddingNetwork, Hookable, LayeredNetwork
 
 _BETWEEN = (  # layers that only hand on what the one before them computed
     nn.Dropout,
@@ -29,16 +30,18 @@ _BETWEEN = (  # layers that only hand on what the one before them computed
 
 
 class Described(Network):
-    """A network whose embeddings are another of its layers; it shares the network."""
+    """A network, or the rest of one after its freeze point, whose embeddings are another of its
+    layers; it shares the network."""
 
-    def __init__(self, network: LayeredNetwork, layer: str) -> None:
+    def __init__(self, network: Hookable, layer: str) -> None:
         super().__init__()
         check_names([layer], network.layers())
         self.network, self.layer = network, layer
-        self.embedding_size = self._size()  # also finds out whether the layer runs at all
+        if isinstance(network, LayeredNetwork):
+            self.embedding_size = self._size(network.backbone)  # and whether the layer runs at all
 
-    def _size(self) -> int:
-        backbone, was_training = self.network.backbone, self.network.training
+    def _size(self, backbone: Backbone) -> int:
+        was_training = self.network.training
         size = backbone.input_spec.size  # 0: the data are features
         shape = (1, 3, size, size) if size else (1, backbone.num_features)
         blank = torch.zeros(shape, device=next(self.parameters()).device)
@@ -48,8 +51,10 @@ class Described(Network):
         return result.shape[1]
 
     def forward(self, images: Tensor) -> Output:
-        layer_outputs = self.network.layer_outputs(images, [self.layer, POOLED])
-        return Output(layer_outputs[self.layer], layer_outputs[POOLED])
+        outputs: list[Output] = []
+        with hooked({"": self.network}, lambda name, output: outputs.append(output)):
+            descriptors = self.network.layer_outputs(images, [self.layer])
+        return Output(descriptors[self.layer], outputs[-1].pooled)
 
 
 class Shortened(Network):

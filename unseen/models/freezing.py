@@ -1,4 +1,4 @@
-"""Cuts a network at a named layer: a frozen prefix that runs only once, and a trainable rest."""
+"""A network divided at its freeze point: a frozen prefix that runs once, and a trainable rest."""
 
 import hashlib
 import inspect
@@ -26,7 +26,7 @@ class Split(NamedTuple):
 
 
 class FrozenBackbone(FrozenLayers):
-    """Images to the activation at the cut; never trained, never in training mode."""
+    """Images to the activation at the freeze point; never trained, never in training mode."""
 
     def __init__(self, layers: nn.Module, layer: str) -> None:
         super().__init__()
@@ -58,7 +58,7 @@ class FrozenBackbone(FrozenLayers):
 
 
 class Rest(Hookable):
-    """Activations at the cut to an Output: the trainable part of a network, which it shares."""
+    """Activations at the freeze point to an Output: the trainable part of a network."""
 
     def __init__(
         self, network: LayeredNetwork, layers: nn.Module | None, frozen: FrozenBackbone
@@ -76,7 +76,7 @@ class Rest(Hookable):
         return self.network.from_pooled(activations)
 
     def layers(self) -> list[str]:
-        """The names of the layers after the cut."""
+        """The names of the layers after the freeze point."""
         before = set(self._shared[1].modules())
         named = self.network.named_layers()
         early = {n for n, layer in named.items() if not before.isdisjoint(layer.modules())}
@@ -85,14 +85,14 @@ class Rest(Hookable):
     def layer_outputs(
         self, activations: Tensor, names: Sequence[str], pooling: str = "max"
     ) -> dict[str, Tensor]:
-        """Unit descriptors of layers after the cut; those before need the whole network."""
+        """Unit descriptors of layers after the freeze point; others need the whole network."""
         check_names(names, self.network.layers())
         known = self.layers()
         early = [name for name in names if name not in known]
         if early:
             raise ValueError(
-                f"{', '.join(early)} come before the cut at {self.layer}: read them from images, "
-                "with the whole network"
+                f"{', '.join(early)} come before the freeze point {self.layer}: read them "
+                "from images, with the whole network"
             )
 
         def run() -> dict[str, Tensor]:
@@ -110,16 +110,16 @@ class Rest(Hookable):
 
 
 def split_network(network: LayeredNetwork, layer: str) -> Split:
-    """Cuts after `layer` and freezes what comes before: no gradients, evaluation mode for ever.
+    """Freezes everything up to `layer`: no gradients, evaluation mode for ever.
 
     `freeze_until = "<layer>"` freezes everything up to and including that layer. Only one tensor
-    may cross the cut, the layer's output: inside a residual block the shortcut would cross as well,
-    so blocks are cut at their ends. "pooled" is the last possible cut; then only the head is
+    may cross the freeze point, the layer's output: inside a residual block the shortcut would cross
+    as well, so blocks freeze as a whole. "pooled" is the last possible one; then only the head is
     trained.
 
     The forward pass is read with torch.fx, which looks inside only those modules that contain the
-    layer; all others stay whole, so any network can be cut whose outer structure does not depend on
-    values. The same reading finds the layers through which everything passes.
+    layer; all others stay whole, so any network can be divided whose outer structure does not
+    depend on values. The same reading finds the layers through which everything passes.
     """
     backbone = network.backbone
     if layer == POOLED and isinstance(network, EmbeddingNetwork):
@@ -128,17 +128,17 @@ def split_network(network: LayeredNetwork, layer: str) -> Split:
         return Split(frozen, Rest(network, None, frozen))
     if backbone.mirror:
         raise ValueError(
-            f"cannot cut at {layer}: with mirror = true only pooled descriptors are the mean of "
-            f"both images; cut at {POOLED}"
+            f"cannot freeze until {layer}: with mirror = true only pooled descriptors are the "
+            f"mean of both images; freeze until {POOLED}"
         )
     check_names([layer], [*(name for name, _ in backbone.body.named_modules() if name), POOLED])
     leading, method = network.leading_layers()
     if layer not in dict(leading.named_modules()):
-        raise ValueError(f"cannot cut at {layer}: the masks of the ensemble do not act after it")
+        raise ValueError(f"cannot freeze until {layer}: the masks of the ensemble act before it")
     before, after = split_body(leading, method, layer)
     shared = {id(p) for p in before.parameters()} & {id(p) for p in after.parameters()}
     if shared:
-        raise ValueError(f"cannot cut at {layer}: {len(shared)} parameters are used on both sides")
+        raise ValueError(f"cannot freeze until {layer}: {len(shared)} parameters are on both sides")
     modules = [module for module in before.modules() if module is not before]
     backbone.freeze(modules, list(before.parameters()))
     frozen = FrozenBackbone(before, layer)
@@ -150,7 +150,7 @@ def split_body(body: nn.Module, method: str, layer: str) -> tuple[fx.GraphModule
     graph = _graph(body, method, layer)
     calls = [node for node in graph.nodes if node.op == "call_module" and node.target == layer]
     if len(calls) != 1:
-        raise ValueError(f"cannot cut at {layer}: it runs {len(calls)} times in a forward pass")
+        raise ValueError(f"cannot freeze until {layer}: it runs {len(calls)} times in a pass")
     _check_only_way(graph, calls[0], layer)
     return _piece(body, graph, None, calls[0]), _piece(body, graph, calls[0], _result(graph))
 
@@ -212,15 +212,15 @@ def _graph(body: nn.Module, method: str, layer: str) -> fx.Graph:
     """The forward pass; outside its layers it must be the same in training and evaluation."""
     parts = layer.split(".")
     around = [".".join(parts[:i]) for i in range(1, len(parts))]
-    advice = f"cut at {around[-1]} or at {POOLED} instead" if around else f"cut at {POOLED} instead"
+    advice = f"freeze until {' or '.join([*around[-1:], POOLED])} instead"
     try:
         graph, is_same = _traced(body, method, around)
     except Exception as error:  # whatever a forward pass makes of a stand-in for its tensor
         reason = str(error).splitlines()[0]
-        raise ValueError(f"cannot cut at {layer}: {reason}; {advice}") from error
+        raise ValueError(f"cannot freeze until {layer}: {reason}; {advice}") from error
     if not is_same:
         raise ValueError(
-            f"cannot cut at {layer}: the layers around it run otherwise in training; {advice}"
+            f"cannot freeze until {layer}: the layers around it run otherwise in training; {advice}"
         )
     return graph
 
@@ -249,13 +249,13 @@ def _defaults(body: nn.Module, method: str) -> dict[str, Any]:
     return {p.name: p.default for p in parameters if p.default is not p.empty}
 
 
-def _check_only_way(graph: fx.Graph, cut: fx.Node, layer: str) -> None:
-    """Nothing that depends on the images may reach the result but through the cut."""
-    if _is_only_way(graph, cut):
+def _check_only_way(graph: fx.Graph, point: fx.Node, layer: str) -> None:
+    """Nothing that depends on the images may reach the result but through the freeze point."""
+    if _is_only_way(graph, point):
         return
-    if cut not in _leading_to(_result(graph), stop=None):
-        raise ValueError(f"cannot cut at {layer}: the embedding does not depend on it")
-    reached, after = _leading_to(_result(graph), stop=cut), _following(cut)
+    if point not in _leading_to(_result(graph), stop=None):
+        raise ValueError(f"cannot freeze until {layer}: the embedding does not depend on it")
+    reached, after = _leading_to(_result(graph), stop=point), _following(point)
     images = {n for node in graph.nodes if node.op == "placeholder" for n in _following(node)}
     crossing = [
         node
@@ -263,17 +263,17 @@ def _check_only_way(graph: fx.Graph, cut: fx.Node, layer: str) -> None:
         if node in reached and node in images and node not in after
         if any(user in after for user in node.users)
     ]
-    names = ", ".join(str(node.target) for node in crossing if node is not cut) or "the images"
+    names = ", ".join(str(node.target) for node in crossing if node is not point) or "the images"
     outer = layer.rpartition(".")[0] or POOLED
     raise ValueError(
-        f"cannot cut at {layer}: not only its output is needed after it, but also that of {names}; "
-        f"cut at the end of the block instead, e.g. at {outer}"
+        f"cannot freeze until {layer}: not only its output is needed after it, but {names}; "
+        f"freeze until the end of the block instead, e.g. {outer}"
     )
 
 
-def _is_only_way(graph: fx.Graph, cut: fx.Node) -> bool:
-    is_needed = cut in _leading_to(_result(graph), stop=None)
-    reached = _leading_to(_result(graph), stop=cut)
+def _is_only_way(graph: fx.Graph, point: fx.Node) -> bool:
+    is_needed = point in _leading_to(_result(graph), stop=None)
+    reached = _leading_to(_result(graph), stop=point)
     return is_needed and not any(node.op == "placeholder" for node in reached)
 
 

@@ -43,7 +43,7 @@ def adapt(
     frozen: Collection[nn.Module] = (),
 ) -> list[str]:
     """Freezes a backbone's body but for the adapters it gets; returns the names of their layers.
-    layers: names, or parts of names between dots; none: all. frozen: layers before the cut.
+    layers: names, or parts of names between dots; none: all. frozen: layers that stay frozen.
 
     Paper:
         E. Hu et al., LoRA: Low-Rank Adaptation of Large Language Models, ICLR 2022,
@@ -66,7 +66,7 @@ def adapt(
         (Kaiming, a = sqrt 5); the paper says Gaussian. No dropout: the formula has none.
 
     Layers:
-        every linear layer and every 1x1 convolution without groups behind the cut
+        every linear layer and every 1x1 convolution without groups behind the freeze point
         (`freeze_until`), or those that `layers` names: "attn", "blocks.11", "qkv". timm keeps
         query, key and value in one linear layer, `qkv`: it is adapted as one, with one A for the
         three; the paper has a pair for query and for value. nn.MultiheadAttention hides its own
@@ -112,7 +112,7 @@ def adaptable(
     if not chosen:
         raise ValueError(
             "adapter=lora changes linear layers and 1x1 convolutions, and there are none to train: "
-            "choose another backbone, or cut earlier (freeze_until)"
+            "choose another backbone, or freeze fewer layers (freeze_until)"
         )
     return chosen
 

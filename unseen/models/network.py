@@ -14,7 +14,7 @@ PIXELS = 2**20  # that go through a network together where it is only read
 
 
 class Hookable(Network):
-    """Abstract: a network, or the rest of one after a cut, whose layers can be read."""
+    """Abstract: a network, or the rest of one after its freeze point, whose layers can be read."""
 
     @abstractmethod
     def layers(self) -> list[str]:
@@ -36,7 +36,7 @@ class LayeredNetwork(Hookable):
 
     @abstractmethod
     def leading_layers(self) -> tuple[nn.Module, str]:
-        """The layers a cut may lie in, and the method that runs them."""
+        """The layers a freeze point may lie in, and the method that runs them."""
 
     @abstractmethod
     def finish(self, features: Tensor) -> Output:

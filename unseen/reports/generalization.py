@@ -12,9 +12,8 @@ from unseen.reports.figures import Line, Plot
 from unseen.reports.score_tables import metric_title, percent
 from unseen.reports.stored_run import ExtraEvaluations
 from unseen.reports.tables import Cell, Table
-from unseen.runs.few_shot_layers import noted
-from unseen.runs.few_shots import FewShots
-from unseen.runs.forgetting import Forgetting
+from unseen.runs.few_shots import FewShots, noted
+from unseen.runs.other_data import Forgetting
 
 Json = dict[str, Any]
 CHANGE = ("before", "after", "change")

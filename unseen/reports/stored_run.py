@@ -21,8 +21,8 @@ from unseen.core.names import near_path
 from unseen.core.relevance import AnyLabels, GradedPairs, KnownPairs, LabelSets, Relevance
 from unseen.evaluation.open_set import OpenSet
 from unseen.runs.few_shots import FewShots, read_few_shots
-from unseen.runs.forgetting import Forgetting, read_forgetting
 from unseen.runs.open_set_of_run import read_open_set
+from unseen.runs.other_data import Forgetting, read_forgetting
 from unseen.training import event_log
 from unseen.training.checksums import checked, must_exist
 from unseen.training.events import Epoch, Start, Step

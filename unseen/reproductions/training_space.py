@@ -28,8 +28,8 @@ from unseen.reproductions.against_source import drawn, number, plain_text
 from unseen.reproductions.charts import logarithmic
 from unseen.reproductions.published_study import Message
 from unseen.runs.batch_source import source_of
-from unseen.runs.evaluate_layers import stored_network
 from unseen.runs.prepare import Callbacks, RunContext, computing, reopen, stored_config
+from unseen.runs.run_networks import stored_network
 from unseen.studies.findings import Section
 from unseen.studies.results import Results, Run
 from unseen.training.run_folder import RunFolder

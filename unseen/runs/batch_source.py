@@ -82,12 +82,12 @@ def source_of(
     context: RunContext,
     network: LayeredNetwork,
     callbacks: Callbacks,
-    cut: tuple[FrozenLayers | None, Network] | None = None,
+    layers: tuple[FrozenLayers | None, Network] | None = None,
 ) -> BatchSource:
-    """Where the config says so, the network's first layers are frozen; `cut`: they are already."""
-    prefix, rest = cut or build.cut(context.config, network)
+    """Where the config says so, the first layers are frozen; `layers`: they are already."""
+    prefix, rest = layers or build.freeze(context.config, network)
     if prefix is None:
         return ImageBatches(context, network)
-    from unseen.runs.cached_activations import Activations  # noqa: PLC0415 - as the cut: on demand
+    from unseen.runs.cached_activations import Activations  # noqa: PLC0415 - likewise on demand
 
     return Activations(context, network, callbacks, prefix, rest)

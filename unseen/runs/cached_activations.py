@@ -9,7 +9,8 @@ from unseen.core.contracts import Batch, FrozenLayers, IntArray, Network, Progre
 from unseen.data.activations.cache import ActivationCache, ActivationLoader, Augmentations
 from unseen.data.images.array_files import cache_folder
 from unseen.data.images.loader import of_the_same_class
-from unseen.evaluation.embed import Field, embed, embed_layers
+from unseen.evaluation.embed import Field, embed
+from unseen.models.descriptor import Described
 from unseen.models.layer_outputs import EMBEDDING
 from unseen.models.network import Hookable, LayeredNetwork
 from unseen.runs.batch_source import BatchSource
@@ -55,17 +56,18 @@ class Activations(BatchSource):
     def embed_fields(
         self, items: IntArray, progress: Progress | None, layer: str, fields: Sequence[Field]
     ) -> dict[str, Tensor]:  # each [n, D]
-        """A layer before the cut is read from the images."""
+        """A layer before the freeze point is read from the images."""
         if layer not in self.model.layers():
-            return super().embed_fields(items, progress, layer, fields)
+            rows = super().embed_fields(items, progress, layer, ("embeddings",))
+            others = [field for field in fields if field != "embeddings"]
+            cached = self.embed_fields(items, progress, EMBEDDING, others) if others else {}
+            return rows | cached
         if not self.context.processes.agreed(lambda: self.evaluation.is_ready(items)):
             self._fill(self.evaluation, items)
         own = self.context.own_items(items)
         where = (self.batches(own), len(own), self.context.device, progress)
-        if layer != EMBEDDING:
-            rows = {"embeddings": embed_layers(self.model, [layer], *where)[layer]}
-        else:
-            rows = embed(self.model, *where, fields)
+        model = self.model if layer == EMBEDDING else Described(self.model, layer)
+        rows = embed(model, *where, fields)
         return {name: self.context.gathered(values, len(items)) for name, values in rows.items()}
 
     def batches(self, items: IntArray) -> Iterator[Batch]:

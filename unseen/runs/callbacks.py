@@ -15,9 +15,9 @@ from unseen.core.contracts import IntArray
 from unseen.evaluation.evaluate import evaluate
 from unseen.models.weights import packed
 from unseen.runs.evaluate_layers import named_layers, recall_by_layer
-from unseen.runs.initial_network import FILE as START_FILE
-from unseen.runs.initial_network import saves_start
 from unseen.runs.prepare import RunContext
+from unseen.runs.run_items import some_classes
+from unseen.runs.run_networks import START_FILE, saves_start
 from unseen.runs.select_epoch import (
     FULL_PATIENCE,
     SELECT_BY,
@@ -26,15 +26,14 @@ from unseen.runs.select_epoch import (
     Selector,
     too_few_to_select,
 )
-from unseen.runs.training_classes import some_classes
 from unseen.training.checkpoint import Checkpoints
 from unseen.training.distributed import Processes
 from unseen.training.events import Epoch, Resumed, Start, StoppedEarly
-from unseen.training.guards import collapse
 from unseen.training.json_files import parsed, spelled
 from unseen.training.run_folder import SELECTED, RunFolder
 from unseen.training.selected_weights import FILE as SELECTION
 from unseen.training.selected_weights import Selection, write_selection
+from unseen.training.step_checks import collapse
 
 if TYPE_CHECKING:
     from unseen.runs.training_loop import TrainingLoop

@@ -2,19 +2,33 @@
 
 import itertools
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import torch
+
+from unseen.config import schema as configs
 from unseen.config.schema import ResolvedConfig
+from unseen.config.stages import FULL
 from unseen.core.custom_components import short_name
 from unseen.core.files import InUseError
 from unseen.core.names import by_front_end
-from unseen.runs.prepare import RunContext, as_stored, config_at_start, stored_config
+from unseen.core.reason import Reason
+from unseen.runs.prepare import RunContext, config_at_start, stored_config
 from unseen.runs.run_items import changes_since
 from unseen.training.run_folder import RunFolder
 
+BY_MACHINE = (
+    "device",
+    "threads",
+    "workers",
+    "cpu_processes",
+    "micro_batch",
+)  # what "auto" resolves by where it runs
+BY_PLAN = ("time_budget", "depth", "stages", "image_size", "mirror", "refit")  # `time_budget.py`
 MOST = 3  # differences that a name says
 
 
@@ -56,6 +70,41 @@ def claimed(
                 f"choose another {by_front_end('--out', 'out')}"
             )
     raise AssertionError("names never end")
+
+
+def as_stored(context: RunContext, folder: RunFolder) -> RunContext:
+    """A run goes on with what "auto" was resolved to where it began, on whatever machine."""
+    if context.request is None or not folder.is_started:
+        return context
+    stored, request = config_at_start(folder).flat(), context.request.flat()
+    same = {key: stored[key] for key in BY_MACHINE if request[key] == "auto"}
+    plan_at_start: Sequence[Reason] = ()
+    if context.config.training.time_budget is not None:
+        plan_at_start = folder.manifest().plan or ()
+        user_keys = {key for key in context.request.user_keys() if request[key] != stored[key]}
+        if request["depth"] == FULL and any(reason.key == "depth" for reason in plan_at_start):
+            user_keys.discard("depth")
+        same |= {key: stored[key] for key in BY_PLAN if key not in user_keys}
+    now = context.config.flat()
+    differing = {k: v for k, v in same.items() if now[k] != v}
+    if differing.get("device") and not torch.cuda.is_available():
+        raise ValueError(
+            f"{folder.path} was trained on {same['device']}, which is not here: go on where there "
+            f"is one, or start anew with another {by_front_end('--out', 'out')}"
+        )
+    reasons = [reason for reason in context.reasons if reason.key not in differing]
+    plan = context.plan
+    if "stages" in differing:  # what this machine would plan today is of no use
+        plan = plan_at_start
+        reasons = [reason for reason in reasons if reason not in context.plan] + list(plan)
+    explained = {"stages", *(reason.key for reason in plan)}
+    reasons += [
+        Reason(key, value, "as when the run began")
+        for key, value in differing.items()
+        if key not in explained
+    ]
+    config = configs.make_resolved(now | differing)
+    return replace(context, config=config, reasons=reasons, plan=plan)
 
 
 def is_done(folder: RunFolder) -> bool:

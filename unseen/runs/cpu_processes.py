@@ -42,9 +42,6 @@ def shared(context: RunContext, out: Path, purpose: str) -> Iterator[RunContext]
     checkpoint.
     """
     count = context.config.training.machine.cpu_processes
-    if count == 1 or context.processes.are_several:
-        yield context
-        return
     with tempfile.TemporaryDirectory(prefix="unseen-shares-") as made:
         folder, others = Path(made), range(1, count)
         order: dict[str, Any] = {"config": context.config.to_toml(), "out": str(out)}

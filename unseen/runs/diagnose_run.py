@@ -19,11 +19,10 @@ from unseen.runs.evaluate_layers import (
     choose_descriptor,
     first_answers,
     recall_to_select_by,
-    stored_network,
 )
-from unseen.runs.order_descriptor import embed_at
 from unseen.runs.prepare import Callbacks, RunContext, computing
-from unseen.runs.training_classes import some_classes
+from unseen.runs.run_items import some_classes
+from unseen.runs.run_networks import embed_at, stored_network
 from unseen.training.result import result_of
 from unseen.training.run_folder import RunFolder
 from unseen.training.selected_weights import read_selection

@@ -18,8 +18,8 @@ from unseen.models.descriptor import usual_layers
 from unseen.models.layer_outputs import EMBEDDING, check_names
 from unseen.models.network import LayeredNetwork
 from unseen.neighbors.space import non_finite_rows
-from unseen.runs.order_descriptor import ORDERS, fit_orders
 from unseen.runs.prepare import Callbacks, RunContext, computing
+from unseen.runs.run_networks import ORDERS, fit_orders, stored_network
 from unseen.training.events import DescriptorChosen
 from unseen.training.run_folder import RunFolder
 from unseen.training.selected_weights import Descriptor, Selection, write_selection
@@ -74,17 +74,6 @@ def recall_to_select_by(
     with computing(context):
         result = context.embed_layers(network, transform, items, layers, progress)
         return _recalls(context, result, items)
-
-
-def stored_network(context: RunContext, folder: RunFolder) -> LayeredNetwork:
-    """The network a run has kept."""
-    if not folder.has("weights.safetensors"):
-        raise ValueError(
-            f"{folder.path} has no weights yet: it was stopped before its first epoch ended"
-        )
-    network = build.network(context.config).to(context.device)
-    folder.fill(network, "weights.safetensors")
-    return network
 
 
 def named_layers(

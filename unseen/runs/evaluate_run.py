@@ -9,6 +9,8 @@ import torch
 from torch import Tensor
 
 from unseen.config import build
+from unseen.config.schema import ResolvedConfig
+from unseen.config.stages import stage_config
 from unseen.core.contracts import (
     DOMAIN,
     FeatureDataset,
@@ -20,29 +22,34 @@ from unseen.core.contracts import (
 )
 from unseen.core.relevance import GradedPairs, KnownPairs, LabelSets
 from unseen.data.images import transforms
-from unseen.evaluation.by_domain import by_domain
+from unseen.evaluation.embed import Field
 from unseen.evaluation.evaluate import Evaluation, evaluate
 from unseen.evaluation.long_tail import thirds
 from unseen.evaluation.retrieval_task import RetrievalTask
 from unseen.evaluation.training_gain import Extent, gains, rounded
+from unseen.models.backbone import backbone_info
 from unseen.models.head import PRINCIPAL, principal_directions
-from unseen.models.network import EMBEDDING, LayeredNetwork
 from unseen.runs.batch_source import BatchSource, source_of
 from unseen.runs.evaluate_layers import choose_descriptor
-from unseen.runs.initial_network import load_start, start_of
-from unseen.runs.order_descriptor import embed_at, while_training
-from unseen.runs.prepare import EMBED_BATCH, Callbacks, RunContext, computing
-from unseen.runs.refit import SELECTED
-from unseen.runs.run_items import split_hash
-from unseen.runs.run_metadata import describe
-from unseen.runs.run_stages import extent_of, start_of_selected
+from unseen.runs.prepare import EMBED_BATCH, Callbacks, RunContext, computing, config_at_start
+from unseen.runs.run_items import describe, split_hash
+from unseen.runs.run_networks import (
+    embed_at,
+    load_start,
+    stage_folder,
+    start_of,
+    start_of_selected,
+    stored_network,
+    while_training,
+)
+from unseen.runs.time_spent import ENOUGH, REFIT
 from unseen.training.event_log import read
-from unseen.training.events import Evaluated
+from unseen.training.events import BudgetDecided, Epoch, Evaluated
 from unseen.training.nested import AT, row_at
 from unseen.training.result import FILE as RESULT
 from unseen.training.result import Result, note_reading, rows_of, write_result
 from unseen.training.run_folder import RunFolder
-from unseen.training.selected_weights import Selection
+from unseen.training.selected_weights import BEFORE_REFIT, Selection
 
 FINAL = "final evaluation"
 PIXEL_SIDE = 32  # the raw-pixel baseline compares images at this size
@@ -127,6 +134,8 @@ def _domain_scores(
     config, domains = context.config, domains_of(context.dataset)
     if config.sampler.name != "by_domain" or domains is None:
         return {}
+    from unseen.evaluation.by_domain import by_domain  # noqa: PLC0415 - of this sampler alone
+
     own = torch.from_numpy(domains[context.split.test])
     request = own if task.query is None else own[task.query]
     names, labels = annotations_of(context.dataset).label_names[DOMAIN], task.query_labels()
@@ -208,7 +217,8 @@ def embedding_spaces(
     source = source_of(first, network, callbacks)
     untrained, pooled = _untrained(first, source, start, callbacks)
     fitted_on = None if pooled is None else _pooled_for_directions(first, source, callbacks)
-    network, source = _stored(context, folder, "weights.safetensors", callbacks)
+    network = stored_network(context, folder)
+    source = source_of(context, network, callbacks)
     trained = embed_at(
         layer, source, network, folder, test, callbacks.of("embedding: trained network")
     )
@@ -219,35 +229,23 @@ def embedding_spaces(
     for size in context.config.model.nested_sizes[:-1]:
         for name in ("trained", PRINCIPAL) if PRINCIPAL in spaces else ("trained",):
             spaces[row_at(name, size)] = spaces[name][:, :size].contiguous()
-    if folder.has(f"{SELECTED}/weights.safetensors"):
-        _, source = _stored(context, folder, f"{SELECTED}/weights.safetensors", callbacks)
+    if folder.has(before := f"{BEFORE_REFIT}/weights.safetensors"):
+        source = source_of(context, stored_network(context, folder, before), callbacks)
         spaces["before_refit"] = source.embed(
             test, callbacks.of("embedding: before the refit"), start
         )
     return spaces
 
 
-def _stored(
-    context: RunContext, folder: RunFolder, name: str, callbacks: Callbacks
-) -> tuple[LayeredNetwork, BatchSource]:
-    """A network with kept weights, and what embeds with it: frozen layers are known by weights."""
-    network = build.network(context.config).to(context.device)
-    folder.fill(network, name)
-    return network, source_of(context, network, callbacks)
-
-
 def _untrained(
     context: RunContext, source: BatchSource, layer: str, callbacks: Callbacks
 ) -> tuple[Tensor, Tensor | None]:
-    """Test descriptors at a layer and before the head, if possible from one forward pass. The
-    latter need training items, which other data than the run's own do not have."""
+    """Test descriptors at a layer and before the head, from one forward pass. The latter need
+    training items, which other data than the run's own do not have."""
     test, progress = context.split.test, callbacks.of("embedding: untrained network")
-    if not len(context.split.train):
-        return source.embed(test, progress, layer), None
-    if layer != EMBEDDING:
-        return source.embed(test, progress, layer), source.embed(test, progress, field="pooled")
-    both = source.embed_fields(test, progress, layer, ("embeddings", "pooled"))
-    return both["embeddings"], both["pooled"]
+    fields: list[Field] = ["embeddings", "pooled"] if len(context.split.train) else ["embeddings"]
+    rows = source.embed_fields(test, progress, layer, fields)
+    return rows["embeddings"], rows.get("pooled")
 
 
 def _pooled_for_directions(
@@ -323,3 +321,46 @@ def keep_embeddings(
         for metric, values in score.per_query.items()
     }
     folder.write_arrays("embeddings/per_query.npz", **per_query)
+
+
+def extent_of(context: RunContext, folder: RunFolder, selection: Selection) -> Extent:
+    """How far a run was trained, and what its time budget cut. context: of the selected stage."""
+    config, stages, at_start = context.config, selection.stages, config_at_start(folder)
+    stage = config.training.depth if stages is None else stages.selected
+    of_stage = folder if stages is None else stage_folder(folder, stage)
+    epochs = [event for event in read(of_stage.file("events.jsonl")) if isinstance(event, Epoch)]
+    cuts, savings = dict[str, BudgetDecided](), list[str]()
+    manifest = folder.manifest()
+    for event in read(folder.file("events.jsonl"), manifest.event_log_bytes):
+        if isinstance(event, BudgetDecided):
+            cuts[event.training] = event
+    plan = manifest.plan or []
+    if any(reason.key == "image_size" for reason in plan) and config.data.image_size is not None:
+        own = backbone_info(config.model.backbone).input_spec.size
+        if config.data.image_size < own:
+            savings.append(f"images of {config.data.image_size} px instead of {own}")
+    savings += [reason.why for reason in plan if reason.key == "depth"]
+    enough = next((float(reason.value) for reason in plan if reason.key == ENOUGH), None)
+    if any(_is_refit(event) for event in cuts.values()):
+        savings.append("refit skipped")
+    return Extent(
+        stage,
+        len(epochs),
+        config.training.epochs,
+        config.data.image_size,
+        config.training.time_budget,
+        [_cut(event, at_start) for event in cuts.values() if not _is_refit(event)],
+        savings,
+        enough,
+    )
+
+
+def _is_refit(event: BudgetDecided) -> bool:
+    return event.training == REFIT or bool(event.discarded)
+
+
+def _cut(event: BudgetDecided, config: ResolvedConfig) -> str:
+    if not event.epochs:
+        return f"{event.training} skipped"
+    epochs = f"{event.epochs} of {stage_config(config, event.training).training.epochs} epochs"
+    return f"{epochs} of {event.training}" if config.training.stages else epochs

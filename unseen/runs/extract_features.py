@@ -1,4 +1,5 @@
-"""Pooled features of a data set from one pass through a backbone, in a file that `arrays` reads."""
+"""Pooled features of a data set from one pass through a backbone, in a file that `arrays` reads;
+and the table of the splits of growing shift that are measured by them."""
 
 import hashlib
 import shutil
@@ -14,7 +15,8 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from unseen.config import build, find_data
-from unseen.config.schema import ResolvedConfig
+from unseen.config.resolve import resolve
+from unseen.config.schema import Config, ResolvedConfig
 from unseen.core import read_limits
 from unseen.core.contracts import (
     Dataset,
@@ -28,11 +30,13 @@ from unseen.core.files import replacing
 from unseen.data.arrays import FILES, OF, columns_of
 from unseen.data.images.loader import evaluation_batches
 from unseen.evaluation.embed import embed
+from unseen.evaluation.shift_splits import ShiftSplits, shift_splits
 from unseen.models.folding import folded
 from unseen.models.freezing import split_network
 from unseen.models.network import POOLED
+from unseen.protocols.shift import own_halves
 from unseen.runs.job_engines import Engine, Local
-from unseen.runs.prepare import EMBED_BATCH
+from unseen.runs.prepare import EMBED_BATCH, Callbacks
 from unseen.training.run_folder import RunFolder
 
 CHUNK = 2048  # items computed between two files
@@ -152,3 +156,24 @@ class _Pooled(Network):
     def forward(self, images: Tensor) -> Output:
         pooled = self.prefix(images)
         return Output(pooled, pooled)
+
+
+def make_shift_splits(
+    config: Config, dataset: Dataset, out: Path, callbacks: Callbacks
+) -> ShiftSplits:
+    """Computes the descriptors where there are none, measures, and writes the table."""
+    own = own_halves(dataset, config.evaluation.protocol.split_seed)
+    progress = callbacks.of("measuring shifts")
+    if isinstance(dataset, FeatureDataset):
+        of = f"features of {dataset.name}"
+        stages = shift_splits(dataset.features, dataset.labels, own, of, progress)
+    else:
+        resolved, _ = resolve(config, dataset)
+        torch.set_num_threads(resolved.training.machine.threads)
+        weights = resolved.model.weights or "random weights"
+        of = f"{resolved.model.backbone} ({weights}), pooling {resolved.model.pooling}"
+        computing = callbacks.of("computing features")
+        with computed_features(resolved, dataset, out, computing) as features:
+            stages = shift_splits(features, dataset.labels, own, of, progress)
+    stages.write(out, dataset.label_names)
+    return stages

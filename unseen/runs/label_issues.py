@@ -29,11 +29,10 @@ from unseen.data.images.table_file import Columns
 from unseen.data.images.write_table import table_columns
 from unseen.neighbors.space import to_sphere
 from unseen.runs.batch_source import source_of
-from unseen.runs.evaluate_layers import stored_network
 from unseen.runs.extract_features import write_features
 from unseen.runs.label_issue_scores import LabelIssueScores, label_issues
-from unseen.runs.order_descriptor import embed_at
 from unseen.runs.prepare import Callbacks, RunContext, computing
+from unseen.runs.run_networks import embed_at, stored_network
 from unseen.runs.trained_run import descriptor_of
 from unseen.training.run_folder import RunFolder
 

@@ -1,9 +1,9 @@
 """What a run is about: a resolved config, its data and its split; and who watches it."""
 
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -14,11 +14,11 @@ from torch import Tensor
 
 from unseen.config import build, find_data
 from unseen.config import schema as configs
-from unseen.config.build_relevance import relevance_of
-from unseen.config.resolve import resolve
+from unseen.config.build_relevance import listed_in, relevance_of
+from unseen.config.resolve import ResolvedKeys, resolve, resolve_keys
 from unseen.config.schema import Config, ResolvedConfig
-from unseen.config.stages import FIRST, WHOLE, stage_config
-from unseen.config.tables import Component, RelevanceSettings
+from unseen.config.stages import FIRST, stage_config
+from unseen.config.tables import Component
 from unseen.core import custom_components
 from unseen.core.contracts import (
     Batch,
@@ -32,9 +32,11 @@ from unseen.core.contracts import (
     annotations_of,
     domains_of,
 )
+from unseen.core.files import shown
 from unseen.core.names import by_front_end, near_path
 from unseen.core.reason import Reason
 from unseen.core.relevance import AnyLabels, Relevance
+from unseen.data.images.decode import UnreadableImageError
 from unseen.data.images.loader import evaluation_batches
 from unseen.evaluation.embed import Field, embed, embed_layers
 from unseen.evaluation.retrieval_task import RetrievalTask
@@ -42,22 +44,36 @@ from unseen.models.layer_outputs import EMBEDDING
 from unseen.models.network import LayeredNetwork
 from unseen.runs.leaks import Copies, copies, refuse_shared_classes
 from unseen.runs.run_items import read_items
-from unseen.runs.unreadable_images import UnreadableImages
 from unseen.training.distributed import Processes
-from unseen.training.events import Event
+from unseen.training.events import Event, Unreadable
 from unseen.training.run_folder import RunFolder
 from unseen.training.selected_weights import FILE as SELECTION
 from unseen.training.selected_weights import read_selection
 
+
+class UnreadableImages:
+    """Called with each error; `tell` hears of each file once.
+
+    A run skips them (`strict = true`: it stops): each file is logged once and counted in the
+    result, the same number whether the run was stopped in between or not.
+    """
+
+    def __init__(self) -> None:
+        self.paths: set[str] = set()
+        self.log: Callable[[Unreadable], None] = lambda event: None
+
+    def __call__(self, error: UnreadableImageError) -> None:
+        path = shown(error.path)
+        if path not in self.paths:
+            self.paths.add(path)
+            self.log(Unreadable(path, error.reason))
+
+    def remember(self, events: Iterable[Event]) -> None:
+        """What an event log says was told before."""
+        self.paths |= {event.path for event in events if isinstance(event, Unreadable)}
+
+
 EMBED_BATCH = 256
-BY_MACHINE = (
-    "device",
-    "threads",
-    "workers",
-    "cpu_processes",
-    "micro_batch",
-)  # what "auto" resolves by where it runs
-BY_PLAN = ("time_budget", "depth", "stages", "image_size", "mirror", "refit")  # `budget.py`
 
 
 @dataclass
@@ -90,6 +106,7 @@ class RunContext:
     unreadable: UnreadableImages = field(default_factory=UnreadableImages)
     processes: Processes = field(default_factory=Processes)
     request: Config | None = None  # the config before it was resolved
+    keys: ResolvedKeys | None = None  # of the request, before its stages were decided
     now: Callable[[], float] = time.monotonic
     began: float | None = None  # by `now`
     plan: Sequence[Reason] = ()  # how the time budget is to be used
@@ -215,6 +232,18 @@ class RunContext:
         return self.processes.gather(rows, self.processes.lengths(len(rows), rows.device))
 
 
+class Show:
+    """Callbacks of both phases of a run; those here do nothing."""
+
+    def preparing(self, processes: Processes) -> AbstractContextManager[Callbacks]:
+        """While the data are read and the config is resolved."""
+        return nullcontext(Callbacks())
+
+    def training(self, context: RunContext, out: Path) -> AbstractContextManager[Callbacks]:
+        """While it trains and is evaluated; the context says what and why."""
+        return nullcontext(Callbacks())
+
+
 @contextmanager
 def computing(context: RunContext) -> Iterator[None]:
     """The config's number of threads while the block runs: results depend on it in the last bit."""
@@ -233,7 +262,7 @@ def prepare(
     processes: Processes | None = None,
     is_named: bool = False,
 ) -> RunContext:
-    """Opens the data (unless it is given), resolves the config and cuts the classes. is_named: the
+    """Opens the data (unless it is given), resolves the config, splits the classes. is_named: the
     config says where the given data set comes from; otherwise nobody else can open it."""
     callbacks, processes = callbacks or Callbacks(), processes or Processes()
     began = time.monotonic()
@@ -252,7 +281,8 @@ def prepare(
         _read(dataset, callbacks)
     if config.data.relevance.is_listed:
         dataset = listed_in(config.data.relevance, dataset)
-    resolved, reasons = resolve(config, dataset)
+    keys = resolve_keys(config, dataset)
+    resolved, reasons = keys.complete()
     reasons = find_data.data_reasons(config.data) + reasons
     split = build.split(resolved, dataset, callbacks.warn)
     refuse_shared_classes(dataset, split, relevance_of(resolved, dataset))
@@ -264,18 +294,10 @@ def prepare(
         copies=copies(dataset, split),
         processes=processes,
         request=config,
+        keys=keys,
         began=began,
         shift=build.shift(resolved, dataset),
     )
-
-
-def listed_in(relating: RelevanceSettings, dataset: Dataset) -> Dataset:
-    """The data set with the pairs that a config names."""
-    from unseen.data.in_memory.pairs_file import GRADE, SAME, with_pairs  # noqa: PLC0415 - seldom named
-
-    if relating.pairs is not None:
-        return with_pairs(dataset, relating.pairs, SAME, 1.0)
-    return with_pairs(dataset, str(relating.grades), GRADE, relating.from_grade)
 
 
 def reopen(
@@ -351,41 +373,6 @@ def config_at_start(folder: RunFolder) -> ResolvedConfig:
     """As it was resolved when the run began."""
     folder.refuse_later_version()
     return configs.make_resolved(configs.load(folder.checked("config.toml")))
-
-
-def as_stored(context: RunContext, folder: RunFolder) -> RunContext:
-    """A run goes on with what "auto" was resolved to where it began, on whatever machine."""
-    if context.request is None or not folder.is_started:
-        return context
-    stored, request = config_at_start(folder).flat(), context.request.flat()
-    same = {key: stored[key] for key in BY_MACHINE if request[key] == "auto"}
-    plan_at_start: Sequence[Reason] = ()
-    if context.config.training.time_budget is not None:
-        plan_at_start = folder.manifest().plan or ()
-        user_keys = {key for key in context.request.user_keys() if request[key] != stored[key]}
-        if request["depth"] == WHOLE and any(reason.key == "depth" for reason in plan_at_start):
-            user_keys.discard("depth")
-        same |= {key: stored[key] for key in BY_PLAN if key not in user_keys}
-    now = context.config.flat()
-    differing = {k: v for k, v in same.items() if now[k] != v}
-    if differing.get("device") and not torch.cuda.is_available():
-        raise ValueError(
-            f"{folder.path} was trained on {same['device']}, which is not here: go on where there "
-            f"is one, or start anew with another {by_front_end('--out', 'out')}"
-        )
-    reasons = [reason for reason in context.reasons if reason.key not in differing]
-    plan = context.plan
-    if "stages" in differing:  # what this machine would plan today is of no use
-        plan = plan_at_start
-        reasons = [reason for reason in reasons if reason not in context.plan] + list(plan)
-    explained = {"stages", *(reason.key for reason in plan)}
-    reasons += [
-        Reason(key, value, "as when the run began")
-        for key, value in differing.items()
-        if key not in explained
-    ]
-    config = configs.make_resolved(now | differing)
-    return replace(context, config=config, reasons=reasons, plan=plan)
 
 
 def sampler_of(context: RunContext) -> Sampler:

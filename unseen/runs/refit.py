@@ -7,28 +7,25 @@ import numpy as np
 from unseen.config.stages import FIRST, stage_config
 from unseen.runs.evaluate_layers import BEST, choose_descriptor
 from unseen.runs.prepare import Callbacks, RunContext
+from unseen.runs.run_networks import selected_context, stage_folder
 from unseen.runs.run_stages import (
     have_same_objective,
     log_stage,
-    selected_context,
-    stage_folder,
     starting_from,
 )
 from unseen.runs.time_spent import AFTER, REFIT, Length, TimeBudget
 from unseen.runs.training_loop import TrainingLoop
 from unseen.training.events import Refitted
-from unseen.training.run_folder import SELECTED as SELECTED_FILES
-from unseen.training.run_folder import RunFolder
-from unseen.training.selected_weights import FILE as SELECTION
+from unseen.training.run_folder import SELECTED, RunFolder
 from unseen.training.selected_weights import (
+    BEFORE_REFIT,
     ChainLink,
     Refit,
     Selection,
     read_selection,
     write_selection,
 )
-
-SELECTED = "selected"  # where the weights from before the refit are kept
+from unseen.training.selected_weights import FILE as SELECTION
 
 
 def refit(
@@ -44,8 +41,10 @@ def refit(
     the same learning rates, in `refit/` of the run folder, and resumes like the first. Its
     weights become those of the run; the selected ones stay in `selected/`, and the result has
     the scores of both. A "best" descriptor is chosen before, while the validation classes are
-    still unseen. Where the time budget does not last for all of it, it is discarded.
+    still unseen. Where the time budget does not last for it, it is skipped, or discarded.
     """
+    if not time_budget.allows(REFIT, *refit_minutes(context, selection)):
+        return selection
     whole, second = all_training_classes(context), RunFolder(folder.file("refit"), folder.processes)
     selected = selection
     if not second.has(SELECTION):
@@ -61,9 +60,9 @@ def refit(
         return selected
     assert selection.refit is not None, "written before it begins"
     folder.note_refit(asdict(selection.refit))
-    for name in SELECTED_FILES:
-        if not folder.has(f"{SELECTED}/{name}"):
-            folder.write_tensors(f"{SELECTED}/{name}", folder.read_tensors(name))
+    for name in SELECTED:
+        if not folder.has(f"{BEFORE_REFIT}/{name}"):
+            folder.write_tensors(f"{BEFORE_REFIT}/{name}", folder.read_tensors(name))
         folder.write_tensors(name, last.read_tensors(name))
     write_selection(folder, selection)
     return choose_descriptor(selected_context(whole, selection), folder, selection, callbacks)[0]

@@ -17,8 +17,8 @@ from unseen.core import read_limits
 from unseen.core.contracts import Batch
 from unseen.core.relevance import Grades, Relevance
 from unseen.models.layer_outputs import hooked
-from unseen.training.guards import NonFiniteStepError
 from unseen.training.run_folder import RunFolder
+from unseen.training.step_checks import NonFiniteStepError
 from unseen.training.trainer import Trainer
 
 FILE = "broken_step.pt"

@@ -6,24 +6,19 @@ from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from unseen.config import build, find_data
 from unseen.config.schema import Config, ResolvedConfig
 from unseen.config.stages import FIRST, stage_config
 from unseen.core import custom_components, registry
 from unseen.core.names import by_front_end
-from unseen.runs.claim_folder import claimed, is_done
-from unseen.runs.cpu_processes import shared, taken
+from unseen.runs.claim_folder import as_stored, claimed, is_done
 from unseen.runs.evaluate_run import FINAL, evaluate_run
-from unseen.runs.prepare import Callbacks, RunContext, as_stored, computing, prepare
-from unseen.runs.refit import refit, refit_minutes
-from unseen.runs.run_items import items_of, refuse_other_items
-from unseen.runs.run_metadata import describe
-from unseen.runs.run_stages import run_stages, selected_context
-from unseen.runs.speed import speeds_of
-from unseen.runs.time_budget import planned
-from unseen.runs.time_spent import AFTER, REFIT, Length, TimeBudget
+from unseen.runs.prepare import Callbacks, RunContext, Show, computing, prepare
+from unseen.runs.run_items import describe, items_of, refuse_other_items
+from unseen.runs.run_networks import selected_context
+from unseen.runs.time_spent import AFTER, Length, TimeBudget
 from unseen.runs.training_loop import TrainingLoop
 from unseen.training.distributed import Processes, joined
 from unseen.training.result import Result, read_result
@@ -31,24 +26,6 @@ from unseen.training.run_folder import RunFolder
 from unseen.training.selected_weights import Selection
 
 EVALUATED, TRAINED = "train and evaluate", "train"
-
-Claim = AbstractContextManager[Any]  # of a run folder, see `RunFolder.lock`
-
-
-class Show(Protocol):
-    """Callbacks of both phases of a run; those here do nothing."""
-
-    def preparing(self, processes: Processes) -> AbstractContextManager[Callbacks]:
-        """While the data are read and the config is resolved."""
-        return nullcontext(Callbacks())
-
-    def training(self, context: RunContext, out: Path) -> AbstractContextManager[Callbacks]:
-        """While it trains and is evaluated; the context says what and why."""
-        return nullcontext(Callbacks())
-
-
-class Quiet(Show):
-    """Shows nothing."""
 
 
 @dataclass(frozen=True)
@@ -80,7 +57,10 @@ def run_config(
         show: Callbacks of both phases; None: nothing is shown.
         accept_changes: Starts a new run where the data have changed since a run of this name.
     """
-    show = show or Quiet()
+    from unseen.runs.speed import speeds_of  # noqa: PLC0415 - a study's runs are not planned
+    from unseen.runs.time_budget import planned  # noqa: PLC0415 - likewise
+
+    show = show or Show()
     with joined(config.training.machine.device) as processes, ExitStack() as locks:
         with show.preparing(processes) as callbacks:
             measure = partial(speeds_of, callbacks=callbacks)
@@ -91,7 +71,7 @@ def run_config(
         if is_done(folder):
             return FinishedRun(path, context, read_result(folder), was_finished=True)
         with show.training(context, path) as callbacks:
-            result = train_and_evaluate(context, path, command, callbacks, lock=nullcontext())
+            result = _locked(context, path, command, callbacks)
     return FinishedRun(path, context, result, was_finished=False)
 
 
@@ -100,14 +80,27 @@ def train_and_evaluate(
     out: Path,
     command: str,
     callbacks: Callbacks | None = None,
-    lock: Claim | None = None,
 ) -> Result:
-    """Trains or resumes, then evaluates; returns what stands in result.json. lock: of a caller that
-    has locked the folder."""
+    """Trains or resumes, then evaluates; returns what stands in result.json."""
     folder = RunFolder(out, context.processes)
     context = as_stored(context, folder)
-    with lock or folder.lock(context.config.hash()), shared(context, out, EVALUATED) as context:
-        return _train_and_evaluate(context, out, command, callbacks or Callbacks())
+    with folder.lock(context.config.hash()):
+        return _locked(context, out, command, callbacks or Callbacks())
+
+
+def _locked(context: RunContext, out: Path, command: str, callbacks: Callbacks) -> Result:
+    """In a folder that this process alone has."""
+    with _among(context, out, EVALUATED) as shared:
+        return _train_and_evaluate(shared, out, command, callbacks)
+
+
+def _among(context: RunContext, out: Path, purpose: str) -> AbstractContextManager[RunContext]:
+    """The context among `cpu_processes` processes, where there are to be several."""
+    if context.config.training.machine.cpu_processes == 1 or context.processes.are_several:
+        return nullcontext(context)
+    from unseen.runs.cpu_processes import shared  # noqa: PLC0415 - where there are to be several
+
+    return shared(context, out, purpose)
 
 
 def train(
@@ -116,12 +109,14 @@ def train(
     """Trains, or goes on training; returns what was selected. The test classes are not read."""
     folder = RunFolder(out, context.processes)
     context = as_stored(context, folder)
-    with folder.lock(context.config.hash()), shared(context, out, TRAINED) as context:
+    with folder.lock(context.config.hash()), _among(context, out, TRAINED) as context:
         return _train(context, RunFolder(out, context.processes), command, callbacks or Callbacks())
 
 
 def join_run() -> None:
     """What the other processes of a run do (`runs/cpu_processes.py`); the first writes and logs."""
+    from unseen.runs.cpu_processes import taken  # noqa: PLC0415 - in a process that was started
+
     with taken(Path(sys.argv[1]), int(sys.argv[2])) as (context, out, purpose):
         if purpose == EVALUATED:
             _train_and_evaluate(context, out, "", Callbacks())
@@ -137,11 +132,23 @@ def _train_and_evaluate(
     selected = selected_context(context, selection)
     result = evaluate_run(selected, folder, selection, FINAL, callbacks)
     if (config := context.config).evaluation.shots or config.evaluation.open_set:
-        from unseen.runs.extra_evaluations import evaluate_extra  # noqa: PLC0415 - few ask for it
-
-        evaluate_extra(selected, folder, callbacks)
+        _evaluate_extra(selected, folder, callbacks)
     folder.note_end()
     return result
+
+
+def _evaluate_extra(context: RunContext, folder: RunFolder, callbacks: Callbacks) -> None:
+    """Few shots and the open set: each a file of the run's folder, and noted in its manifest."""
+    from unseen.runs.few_shots import few_shots  # noqa: PLC0415 - few ask for it
+    from unseen.runs.open_set_of_run import open_set_of  # noqa: PLC0415 - likewise
+
+    if folder.writes:
+        alone, place = replace(context, processes=Processes()), RunFolder(folder.path)
+        for shots in context.config.evaluation.shots:
+            few_shots(alone, place, shots, callbacks)
+        if context.config.evaluation.open_set:
+            open_set_of(alone, place, callbacks)
+    context.processes.wait()
 
 
 def _train(context: RunContext, folder: RunFolder, command: str, callbacks: Callbacks) -> Selection:
@@ -165,10 +172,12 @@ def _train(context: RunContext, folder: RunFolder, command: str, callbacks: Call
         fit.run()
         selection = fit.selection
         if context.config.training.stages:
+            from unseen.runs.run_stages import run_stages  # noqa: PLC0415 - few runs have several
+
             selection = run_stages(fit, selection, time_budget)
-        if context.config.training.validation.refit and time_budget.allows(
-            REFIT, *refit_minutes(context, selection)
-        ):
+        if context.config.training.validation.refit:
+            from unseen.runs.refit import refit  # noqa: PLC0415 - few runs train again
+
             selection = refit(context, folder, selection, callbacks, time_budget)
     return selection
 

@@ -1,15 +1,19 @@
-"""The items of a run: names, labels, digests and split, in items.npz of its folder."""
+"""The items of a run: names, labels, digests and split, in items.npz of its folder; their classes,
+and what they are in counts and fingerprints."""
 
 import hashlib
 import io
 import json
 from dataclasses import dataclass, fields
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from unseen import data as data_sets
+from unseen.config.resolve import NORMALISATION
 from unseen.core import read_limits
 from unseen.core.contracts import (
     Annotations,
@@ -23,8 +27,11 @@ from unseen.core.contracts import (
 from unseen.core.names import few
 from unseen.data.base import INCOMPLETE, lacking
 from unseen.training.checksums import OTHERS
-from unseen.training.manifest import StoredItems
+from unseen.training.manifest import Data, DataMetadata, SplitMetadata, StoredItems
 from unseen.training.run_folder import RunFolder
+
+if TYPE_CHECKING:
+    from unseen.runs.prepare import RunContext
 
 FILE = "items.npz"
 _COLUMNS = ("query", "gallery", "ignore_groups", "label_sets", "pairs", "grades")
@@ -228,3 +235,55 @@ def _read(content: bytes) -> RunItems:
         stored["fingerprint"],
         stored.get(INCOMPLETE, ""),
     )
+
+
+def training_classes(labels: IntArray, train: IntArray) -> Tensor:
+    """For each label of the data set its training class 0..C-1, or -1."""
+    class_of = np.full(int(labels.max()) + 1, -1, dtype=np.int64)
+    classes = np.unique(labels[train])
+    class_of[classes] = np.arange(len(classes))
+    return torch.from_numpy(class_of)
+
+
+def some_classes(items: IntArray, labels: IntArray, number: int, seed: int) -> IntArray:
+    """Items of whole classes at random, about `number`; all of them where there are no more.
+
+    Training classes are compared on as many images as there are to select or test on: recall falls
+    with the size of the gallery.
+    """
+    classes = np.random.default_rng([seed, 1]).permutation(np.unique(labels[items]))
+    sizes = np.bincount(labels[items])[classes]
+    selected = classes[: max(2, int(np.searchsorted(np.cumsum(sizes), number)))]
+    return items[np.isin(labels[items], selected)]
+
+
+def describe(context: "RunContext") -> Data:
+    """Data and split in counts and fingerprints; no paths, so that results can be compared."""
+    dataset, split = context.dataset, context.split
+    parts = {"train": split.train, "validation": split.validation, "test": split.test}
+    counts: dict[str, Any] = {f"{name}_items": len(items) for name, items in parts.items()}
+    for name, items in parts.items():
+        counts[f"{name}_classes"] = len(np.unique(dataset.labels[items]))
+    for name, request in (("query", split.query), ("gallery", split.gallery)):
+        if request is not None:
+            counts[f"{name}_items"] = len(request)
+    if context.config.data.label_noise is not None:
+        changed = context.training_labels[split.train] != dataset.labels[split.train]
+        counts["changed_labels"] = int(changed.sum())
+    counts["hash"] = split_hash(split)
+    if context.shift is not None and context.config.evaluation.protocol.shift is not None:
+        counts |= {
+            "shift": context.shift,
+            "shift_step": context.config.evaluation.protocol.shift.step,
+        }
+    described = dataset.describe()
+    metadata: dict[str, Any] = {
+        key: value
+        for key, value in described.items()
+        if isinstance(value, int) or key == INCOMPLETE
+    }
+    metadata |= context.copies.counts() if context.copies else {}
+    normalisation = (reason.why for reason in context.reasons if reason.key == NORMALISATION)
+    metadata["normalisation"] = next(normalisation, None)
+    known = DataMetadata(**metadata, name=dataset.name, fingerprint=dataset.fingerprint())
+    return Data(known, SplitMetadata(**counts))

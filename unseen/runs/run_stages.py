@@ -13,24 +13,21 @@ from unseen.config.tables import Stage
 from unseen.core import read_limits
 from unseen.core.statistics import Interval, bootstrap
 from unseen.evaluation.evaluate import evaluate
-from unseen.evaluation.training_gain import Extent
-from unseen.models.backbone import backbone_info
 from unseen.models.weights import fill
-from unseen.runs.prepare import Callbacks, RunContext, config_at_start, sampler_of
+from unseen.runs.prepare import Callbacks, sampler_of
+from unseen.runs.run_networks import stage_folder
 from unseen.runs.select_epoch import SELECT_BY, TIE_BY, TOO_FEW
-from unseen.runs.time_spent import AFTER, ENOUGH, LEAST, REFIT, Length, TimeBudget
+from unseen.runs.time_spent import AFTER, LEAST, Length, TimeBudget
 from unseen.runs.training_loop import TrainingLoop
-from unseen.training.event_log import append, read
-from unseen.training.events import BudgetDecided, Epoch, LoggedEvent, StageEnded, StageStarted
+from unseen.training.event_log import append
+from unseen.training.events import LoggedEvent, StageEnded, StageStarted
 from unseen.training.run_folder import SELECTED, RunFolder
-from unseen.training.selected_weights import FILE as SELECTION
 from unseen.training.selected_weights import (
     ChainLink,
     Selection,
     StageEnd,
     StageLog,
     StageScore,
-    read_selection,
     write_selection,
 )
 
@@ -51,24 +48,6 @@ class TrainedStage:
     selection: Selection
     right: Tensor
     ranked: Tensor
-
-
-def selected_context(context: RunContext, selection: Selection) -> RunContext:
-    """The run with the config of the stage it has kept."""
-    if selection.stages is None:
-        return context
-    return replace(context, config=stage_config(context.config, selection.stages.selected))
-
-
-def start_of_selected(context: RunContext, folder: RunFolder) -> tuple[RunContext, RunFolder]:
-    """The run as the training of its kept network began, and where that start is kept: on the first
-    of the stages that led to it."""
-    config = config_at_start(folder)
-    if not config.training.stages:
-        return context, folder
-    stages = read_selection(folder).stages if folder.holds(SELECTION) else None
-    name = stages.chain[0].name if stages is not None and stages.chain else FIRST
-    return replace(context, config=stage_config(config, name)), stage_folder(folder, name)
 
 
 def run_stages(first: TrainingLoop, selection: Selection, time_budget: TimeBudget) -> Selection:
@@ -167,10 +146,6 @@ def gain_of(before: Tensor, after: Tensor, labels: Tensor, seed: int) -> Gain:
     gain = bootstrap(difference, labels, seed=seed)[0]
     near = bootstrap(difference, labels, level=WITHIN, seed=seed)[0]
     return gain, gain.value - near.low
-
-
-def stage_folder(root: RunFolder, name: str) -> RunFolder:
-    return root if name == FIRST else RunFolder(root.file(f"stages/{name}"), root.processes)
 
 
 def _own_folder(root: RunFolder) -> RunFolder:
@@ -306,46 +281,3 @@ def _record(stage: TrainedStage, ended: StageEnded | None = None) -> StageScore:
         image_size=config.data.image_size,
         training_sizes=config.data.transform.training_sizes,
     )
-
-
-def extent_of(context: RunContext, folder: RunFolder, selection: Selection) -> Extent:
-    """How far a run was trained, and what its time budget cut. context: of the selected stage."""
-    config, stages, at_start = context.config, selection.stages, config_at_start(folder)
-    stage = config.training.depth if stages is None else stages.selected
-    of_stage = folder if stages is None else stage_folder(folder, stage)
-    epochs = [event for event in read(of_stage.file("events.jsonl")) if isinstance(event, Epoch)]
-    cuts, savings = dict[str, BudgetDecided](), list[str]()
-    manifest = folder.manifest()
-    for event in read(folder.file("events.jsonl"), manifest.event_log_bytes):
-        if isinstance(event, BudgetDecided):
-            cuts[event.training] = event
-    plan = manifest.plan or []
-    if any(reason.key == "image_size" for reason in plan) and config.data.image_size is not None:
-        own = backbone_info(config.model.backbone).input_spec.size
-        if config.data.image_size < own:
-            savings.append(f"images of {config.data.image_size} px instead of {own}")
-    savings += [reason.why for reason in plan if reason.key == "depth"]
-    enough = next((float(reason.value) for reason in plan if reason.key == ENOUGH), None)
-    if any(_is_refit(event) for event in cuts.values()):
-        savings.append("refit skipped")
-    return Extent(
-        stage,
-        len(epochs),
-        config.training.epochs,
-        config.data.image_size,
-        config.training.time_budget,
-        [_cut(event, at_start) for event in cuts.values() if not _is_refit(event)],
-        savings,
-        enough,
-    )
-
-
-def _is_refit(event: BudgetDecided) -> bool:
-    return event.training == REFIT or bool(event.discarded)
-
-
-def _cut(event: BudgetDecided, config: ResolvedConfig) -> str:
-    if not event.epochs:
-        return f"{event.training} skipped"
-    epochs = f"{event.epochs} of {stage_config(config, event.training).training.epochs} epochs"
-    return f"{epochs} of {event.training}" if config.training.stages else epochs

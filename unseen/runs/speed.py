@@ -15,13 +15,13 @@ import torch
 from torch import nn
 
 from unseen.config import build
-from unseen.config.stages import cut_of_last_layers
+from unseen.config.stages import last_layers_freeze_point
 from unseen.core.contracts import Batch, Progress
 from unseen.core.files import replace_bytes
 from unseen.data.images.array_files import cache_folder
 from unseen.runs.batch_source import ImageBatches
 from unseen.runs.prepare import Callbacks, RunContext, computing, sampler_of
-from unseen.runs.training_classes import training_classes
+from unseen.runs.run_items import training_classes
 from unseen.training.distributed import Processes
 from unseen.training.events import Note
 
@@ -129,13 +129,13 @@ def measured(
     large = max(large, small + 32)
     embedding, training = 2 * 2, 2 * (WARM + MEASURED)  # steps at two sizes
     meter = Meter(now, progress, (2 if bigger else 1) * embedding + 2 * training)
-    cut = cut_of_last_layers(context.config.model.backbone, own)
+    point = last_layers_freeze_point(context.config.model.backbone, own)
 
     def line(measure: Measure, layer: str | None = None, **more: Any) -> Line:
         times = [measure(_at(context, size, layer, **more), meter) for size in (small, large)]
         return Line.through(small, times[0], large, times[1])
 
-    embed, train, rest = line(_embedding), line(_training), line(_training, cut)
+    embed, train, rest = line(_embedding), line(_training), line(_training, point)
     other = None if bigger is None else line(_embedding, backbone=bigger)
     bf16 = False
     if _may_be_faster(_at(context, large, None), now):
@@ -144,7 +144,7 @@ def measured(
         bf16 = train.at(large) >= FASTER * half.at(large)
         if bf16:
             meter.total += training
-            train, rest = half, line(_training, cut, precision="bf16")
+            train, rest = half, line(_training, point, precision="bf16")
     meter.end()
     return Speeds(embed, train, rest, other, bf16)
 

@@ -6,25 +6,26 @@ from typing import Any
 
 import numpy as np
 
-from unseen.config.resolve import bigger_network, resolve
-from unseen.config.schema import Config, depth_of
+from unseen.config.resolve import FAMILY, ResolvedKeys
+from unseen.config.schema import Config, ResolvedConfig, depth_of
 from unseen.config.stages import (
     BIGGER,
     FIRST,
-    LAST,
-    WHOLE,
-    bigger_head,
+    FULL,
+    LAST_LAYERS,
+    bigger_head_stage,
     can_have_stages,
-    cut_of_last_layers,
-    full_low_lr,
+    full_low_lr_stages,
+    full_stage,
+    last_layers_freeze_point,
+    last_layers_stage,
+    proxies_stage,
 )
-from unseen.config.stages import last as last_stage
-from unseen.config.stages import proxies as proxies_stage
-from unseen.config.stages import whole as whole_stage
 from unseen.config.tables import Stage
 from unseen.core.reason import Reason
+from unseen.data.images.transforms import USER_TRANSFORM
 from unseen.evaluation.training_gain import USUAL_MINUTES
-from unseen.models.backbone import backbone_info
+from unseen.models.backbone import IMAGENET, backbone_info, has_weights
 from unseen.runs.prepare import RunContext
 from unseen.runs.speed import Speeds, speeds_of
 from unseen.runs.time_plan import Plan, Work, plan
@@ -45,8 +46,9 @@ def planned(
     without a timer; where the machine is slower than measured, `time_spent.py` shortens the
     training.
     """
-    request = context.request
+    request, keys = context.request, context.keys
     assert request is not None, "a stored run is not planned again"
+    assert keys is not None, "nor one whose config was given"
     minutes = request.training.time_budget
     if minutes is None and "time_budget" not in request.user_keys() and _is_usual(request):
         minutes = USUAL_MINUTES  # for photographs, unless given
@@ -60,9 +62,9 @@ def planned(
     if context.device.type != "cpu":  # no need to make images smaller than a network wants them
         fixed_size = fixed_size or own
     bigger = (
-        None if fixed_size or request.training.depth == FIRST else bigger_network(request, config)
+        None if fixed_size or request.training.depth == FIRST else _bigger_network(request, config)
     )
-    speeds = context.processes.agreed(lambda: measure(_as_deep(context), bigger))
+    speeds = context.processes.agreed(lambda: measure(_as_deep(context, keys), bigger))
     counts = (len(split.train), len(split.validation), len(split.test))
     other = None if bigger is None else (bigger, _own_size(bigger))
     work = Work(minutes, *counts, own, fixed_size, other, request.training.depth)
@@ -71,8 +73,8 @@ def planned(
     values["stages"] = _stages(request, result, config.model.backbone)
     free = {"refit": True, "mirror": result.mirror}
     values |= {key: value for key, value in free.items() if key not in request.user_keys()}
-    values["depth"] = WHOLE if WHOLE in result.stages else LAST if LAST in result.stages else FIRST
-    resolved, reasons = resolve(request.with_values(values), context.dataset)
+    values["depth"] = next((name for name in (FULL, LAST_LAYERS) if name in result.stages), FIRST)
+    resolved, reasons = keys.with_values(values).complete()
     data = [reason for reason in context.reasons if reason.key.startswith("data.")]
     of_plan = _reasons(
         work, result, speeds, values["depth"], is_usual=request.training.time_budget is None
@@ -80,34 +82,39 @@ def planned(
     return replace(context, config=resolved, reasons=data + reasons + of_plan, plan=of_plan)
 
 
+def _bigger_network(config: Config, resolved: ResolvedConfig) -> str | None:
+    """The largest of its family with weights, for who has named none; None: there is no larger."""
+    model = resolved.model
+    is_named = config.model.backbone != "auto"
+    if is_named or model.weights != IMAGENET or model.backbone not in FAMILY:
+        return None
+    bigger = FAMILY[FAMILY.index(model.backbone) + 1 :]
+    return next((name for name in reversed(bigger) if has_weights(name)), None)
+
+
 def _own_size(backbone: str) -> int:
     return backbone_info(backbone).input_spec.size
 
 
-def _as_deep(context: RunContext) -> RunContext:
+def _as_deep(context: RunContext, keys: ResolvedKeys) -> RunContext:
     """With the processes and threads of a run that trains all layers, where it may."""
-    assert context.request is not None
-    if context.request.training.depth not in ("auto", WHOLE):
+    if keys.request.training.depth not in ("auto", FULL):
         return context
-    trial, _ = resolve(context.request.with_values({"depth": WHOLE}), context.dataset)
-    return replace(context, config=trial)
+    return replace(context, config=keys.with_values({"depth": FULL}).complete()[0])
 
 
 def _is_usual(request: Config) -> bool:
     """Nothing was said about how deep or how long to train."""
-    return (
-        "auto"
-        == request.training.depth
-        == request.model.frozen.freeze_until
-        == request.training.epochs
-        and not request.training.stages
-    )
+    values = request.flat()
+    is_open = all(values[key] == "auto" for key in ("depth", "freeze_until", "epochs"))
+    return is_open and not request.training.stages
 
 
 def _can_be_planned(context: RunContext, request: Config) -> bool:
     is_head = depth_of(context.config.model.frozen.freeze_until) == FIRST
     is_open = request.model.frozen.freeze_until == "auto" and not request.training.stages
-    return is_head and is_open and can_have_stages(context.config)
+    has_own_tensors = context.config.data.transform.name == USER_TRANSFORM  # of one size
+    return is_head and is_open and not has_own_tensors and can_have_stages(context.config)
 
 
 def _too_few(context: RunContext) -> str:
@@ -124,21 +131,22 @@ def _too_few(context: RunContext) -> str:
 
 def _stages(request: Config, result: Plan, backbone: str) -> list[Stage]:
     """In the order in which they run."""
-    stages = proxies_stage(request) if {LAST, WHOLE} & result.stages.keys() else []
+    stages = proxies_stage(request) if {LAST_LAYERS, FULL} & result.stages.keys() else []
     for name, values in result.stages.items():
-        if name == LAST:
-            stages.append(last_stage(request, cut_of_last_layers(backbone, result.size), **values))
-        elif name == WHOLE:
-            stages.append(whole_stage(request, **values))
+        if name == LAST_LAYERS:
+            point = last_layers_freeze_point(backbone, result.size)
+            stages.append(last_layers_stage(request, point, **values))
+        elif name == FULL:
+            stages.append(full_stage(request, **values))
         elif name == BIGGER:
-            stages.append(bigger_head(request, **values))
+            stages.append(bigger_head_stage(request, **values))
         else:
-            stages += full_low_lr(request, stages[-1], **values)
+            stages += full_low_lr_stages(request, stages[-1], **values)
     return stages
 
 
 def _reasons(work: Work, result: Plan, speed: Speeds, depth: str, is_usual: bool) -> list[Reason]:
-    size = result.stages.get(WHOLE, {}).get("training_sizes", [work.own])[-1]
+    size = result.stages.get(FULL, {}).get("training_sizes", [work.own])[-1]
     embeds, trains = (
         f"{1 / line.at(at):,.0f}" for line, at in ((speed.embed, work.own), (speed.train, size))
     )
@@ -160,7 +168,7 @@ def _reasons(work: Work, result: Plan, speed: Speeds, depth: str, is_usual: bool
     if work.fixed_size is None and result.size < work.own:
         why = f"the head's images fit the time budget; its network is made for {work.own}"
         reasons.append(Reason("image_size", result.size, why))
-    if work.depth in ("auto", WHOLE) and WHOLE not in result.stages:
+    if work.depth in ("auto", FULL) and FULL not in result.stages:
         reasons.append(Reason("depth", depth, "no time for the whole network"))
         if (enough := _enough(work, speed)) is not None:
             reasons.append(Reason(ENOUGH, enough, "minutes that would do"))
@@ -174,6 +182,6 @@ def _reasons(work: Work, result: Plan, speed: Speeds, depth: str, is_usual: bool
 def _enough(work: Work, speed: Speeds) -> int | None:
     """How many minutes would do for the whole network; None where that is days."""
     for minutes in (round(work.minutes * MORE**power) for power in range(1, 20)):
-        if WHOLE in plan(replace(work, minutes=minutes), speed).stages:
+        if FULL in plan(replace(work, minutes=minutes), speed).stages:
             return minutes
     return None

@@ -1,18 +1,20 @@
 """The longest training that fits into a time budget: depth, image sizes, epochs.
 
-    head     the largest images that take HEAD of the minutes; alone, those that fit at all
-    last     where it takes no more than LAST_FRACTION of them
-    whole    all minutes that are left, less those for evaluation and the report: the largest images
-             that still get EPOCHS epochs, small ones first, evaluated a little larger than they
-             were trained (H. Touvron et al., https://arxiv.org/abs/1906.06423). Where its first
-             validation is behind its start, or not on its way to surpass the best stage, it stops
-             early and gives its minutes back
-    larger   a head on larger images, with their mirror images, of a larger network where one is
-             installed: where whole gains nothing, in the minutes that came back. Where whole has
-             images of ROOMY of the network's own size even so, BIGGER_FRACTION of the minutes are
-             reserved for it, and validation classes choose between the two
-    gentle   likewise every layer of the larger network, in the minutes that whole gives back; the
-             images of larger are smaller where only that leaves time for it
+head                  the largest images that take HEAD of the minutes; alone, those that fit at all
+last_layers           where it takes no more than LAST_FRACTION of them
+full                  all minutes that are left, less those for evaluation and the report: the
+                      largest images that still get EPOCHS epochs, small ones first, evaluated a
+                      little larger than they were trained (H. Touvron et al.,
+                      https://arxiv.org/abs/1906.06423). Where its first validation is behind its
+                      start, or not on its way to surpass the best stage, it stops early and gives
+                      its minutes back
+bigger_backbone_head  a head on larger images, with their mirror images, of a bigger network where
+                      one is installed: where `full` gains nothing, in the minutes that came back.
+                      Where `full` has images of ROOMY of the network's own size even so,
+                      BIGGER_FRACTION of the minutes are reserved for it, and validation classes
+                      choose between the two
+full_low_lr           likewise every layer of the bigger network, in the minutes that `full` gives
+                      back; the bigger head's images are smaller where only that leaves time for it
 
 Numbers in, numbers out: `time_budget.py` makes stages of it.
 """
@@ -23,7 +25,7 @@ from typing import Any
 
 import numpy as np
 
-from unseen.config.stages import BIGGER, FIRST, FULL_LOW_LR, LAST, WHOLE
+from unseen.config.stages import BIGGER, FIRST, FULL, FULL_LOW_LR, LAST_LAYERS
 from unseen.runs.speed import Line, Speeds
 
 USED = 0.92  # of the minutes: the rest is for what a plan does not foresee
@@ -32,7 +34,7 @@ EPOCHS, FEWEST, MOST = 10, 6, 30  # of the whole network: wanted, at least, at m
 LAST_EPOCHS, LAST_AUGMENTATIONS, VALIDATIONS = 4, 2, 4
 LOW_LR_FEWEST, LOW_LR_MOST = 3, 8
 LOW_LR_LEAST = 0.9  # its images in training, in units of the network's own size: docs/depth.md
-SHRUNK = 0.75  # a gentle network's images in training, over those it is evaluated at
+SHRUNK = 0.75  # images of full_low_lr in training, over those it is evaluated at
 SMALLEST, TRAINED, STEP = 96, 112, 16  # pixels of a head's images, of the whole network's
 LARGEST = 1.5  # images, in units of the network's own size: recipes/cub_laptop.toml
 ROOMY = 0.7  # likewise: what the whole network is trained at where a larger head is tried as well
@@ -101,23 +103,23 @@ class _Planner:
         stages = self.deeper(size, first)
         if not stages:
             return self.head_alone()
-        last, whole, bigger, low_lr = map(stages.get, (LAST, WHOLE, BIGGER, FULL_LOW_LR))
-        evaluation = whole.evaluation if whole else self.evaluation(size, 1, size)
+        last, full, bigger, low_lr = map(stages.get, (LAST_LAYERS, FULL, BIGGER, FULL_LOW_LR))
+        evaluation = full.evaluation if full else self.evaluation(size, 1, size)
         after = {name: stage.evaluation for name, stage in stages.items()}
         way = first + (last.seconds if last else 0.0)
-        full, until_stop = (whole.seconds, whole.until_stop) if whole else (0.0, 0.0)
-        ways = [way + full + evaluation]
+        trained, until_stop = (full.seconds, full.until_stop) if full else (0.0, 0.0)
+        ways = [way + trained + evaluation]
         if bigger is not None:
             is_beside = bigger.values["after"] == "any"
             ways.append(
-                way + (full if is_beside else until_stop) + bigger.seconds + bigger.evaluation
+                way + (trained if is_beside else until_stop) + bigger.seconds + bigger.evaluation
             )
-            if whole is not None and is_beside:
-                after[WHOLE] = bigger.seconds + max(evaluation, bigger.evaluation)
+            if full is not None and is_beside:
+                after[FULL] = bigger.seconds + max(evaluation, bigger.evaluation)
             if low_lr is not None:
                 ways.append(way + until_stop + bigger.seconds + low_lr.seconds + low_lr.evaluation)
-        if last is not None and whole is not None:
-            after[LAST] = after[WHOLE] + whole.seconds / 2
+        if last is not None and full is not None:
+            after[LAST_LAYERS] = after[FULL] + full.seconds / 2
         seconds = {FIRST: first} | {name: stage.seconds for name, stage in stages.items()}
         seconds["evaluation"] = max([evaluation, *(stage.evaluation for stage in stages.values())])
         values = {
@@ -152,19 +154,19 @@ class _Planner:
         if self.work.depth == FIRST:
             return {}
         result, left = dict[str, Step](), self.total - first
-        last = self.last(size)
+        last = self.last_layers(size)
         fits = last.seconds + last.evaluation <= left and last.seconds <= LAST_FRACTION * self.total
-        if fits or self.work.depth == LAST:
-            result[LAST] = last
+        if fits or self.work.depth == LAST_LAYERS:
+            result[LAST_LAYERS] = last
             left -= last.seconds
-        if self.work.depth != LAST:
-            result |= self.both(left, size) or self.whole(left, size)
+        if self.work.depth != LAST_LAYERS:
+            result |= self.both(left, size) or self.full(left, size)
         if result and BIGGER not in result:
-            left -= result[WHOLE].until_stop if WHOLE in result else 0.0
-            if heads := self.bigger(left, left, size, after="no gain"):
+            left -= result[FULL].until_stop if FULL in result else 0.0
+            if heads := self.bigger_heads(left, left, size, after="no gain"):
                 result[BIGGER] = heads[0]
         if self.speed.bf16:
-            for name in result.keys() & {LAST, WHOLE, FULL_LOW_LR}:
+            for name in result.keys() & {LAST_LAYERS, FULL, FULL_LOW_LR}:
                 result[name].values["precision"] = "bf16"
         return result
 
@@ -187,7 +189,7 @@ class _Planner:
         images += 0.0 if head is None else self.speed.embed.at(head)
         return self.work.test * (images + PER_ITEM) + REPORT
 
-    def last(self, size: int) -> Step:
+    def last_layers(self, size: int) -> Step:
         passes = LAST_AUGMENTATIONS * self.work.train + 2 * self.work.validation
         steps = LAST_EPOCHS * self.chosen
         seconds = passes * self.speed.embed.at(size) + steps * self.speed.rest.at(size)
@@ -198,18 +200,18 @@ class _Planner:
         """The whole network and a larger head, where that leaves images that are not small; of
         the heads the largest whose network can be trained gently as well, else the largest."""
         result = dict[str, Step]()
-        for bigger in self.bigger(BIGGER_FRACTION * self.total, left, head, after="any"):
-            whole = self.whole(left - bigger.seconds, head, least=bigger.evaluation)
-            if not whole or whole[WHOLE].values["training_sizes"][-1] < ROOMY * self.work.own:
+        for bigger in self.bigger_heads(BIGGER_FRACTION * self.total, left, head, after="any"):
+            full = self.full(left - bigger.seconds, head, least=bigger.evaluation)
+            if not full or full[FULL].values["training_sizes"][-1] < ROOMY * self.work.own:
                 return {}
-            low_lr = self.low_lr(left - whole[WHOLE].until_stop - bigger.seconds, bigger)
+            low_lr = self.low_lr(left - full[FULL].until_stop - bigger.seconds, bigger)
             if low_lr or not result:
-                result = whole | {BIGGER: bigger} | low_lr
+                result = full | {BIGGER: bigger} | low_lr
             if low_lr:
                 break
         return result
 
-    def whole(self, left: float, head: int, least: float = 0.0) -> dict[str, Step]:
+    def full(self, left: float, head: int, least: float = 0.0) -> dict[str, Step]:
         """The largest images that get enough epochs; none: there is no time for the fewest.
         least: seconds that evaluation takes in any case."""
         result = dict[str, Step]()
@@ -226,7 +228,7 @@ class _Planner:
                 values |= {"epochs": epochs, "validate_every": every}
                 values |= {"gain_by": every, "patience": max(2 * every, 2 * epochs // 3)}
                 total = epochs * each + (VALIDATIONS + 2) * seconds
-                result[WHOLE] = Step(values, total, evaluation)
+                result[FULL] = Step(values, total, evaluation)
         return result
 
     def at(self, size: int) -> dict[str, Any]:
@@ -237,7 +239,7 @@ class _Planner:
         evaluated = min(self.work.own, round(size * EVALUATED / STEP) * STEP)
         return {"image_size": max(size, evaluated), "training_sizes": growing}
 
-    def bigger(self, most: float, left: float, head: int, after: str) -> list[Step]:
+    def bigger_heads(self, most: float, left: float, head: int, after: str) -> list[Step]:
         """Heads on images that are larger than those of the first one, take `most`, and fit into
         what is left with evaluation, the largest first: of the larger network, else of the same."""
         if self.work.fixed_size is not None:

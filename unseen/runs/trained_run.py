@@ -31,8 +31,8 @@ from unseen.models.descriptor import Shortened
 from unseen.models.lora import merge
 from unseen.neighbors.space import require_finite, to_sphere
 from unseen.runs.evaluate_layers import BEST
-from unseen.runs.order_descriptor import FILE, ORDERS, read_at
 from unseen.runs.prepare import stored_config, unusable
+from unseen.runs.run_networks import ORDERS, ORDERS_FILE, read_at
 from unseen.training.run_folder import RunFolder
 from unseen.training.selected_weights import read_selection
 
@@ -117,7 +117,7 @@ class Trained:
         sentences = [self.descriptor, repr(self.transform), *(values[key] for key in DECIDING)]
         sentences += [self.network.embedding_size] if isinstance(self.network, Shortened) else []
         digest = hashlib.sha256(json.dumps(sentences).encode())
-        for name in ("weights.safetensors", *([FILE] if self.descriptor == ORDERS else [])):
+        for name in ("weights.safetensors", *([ORDERS_FILE] if self.descriptor == ORDERS else [])):
             digest.update(self.folder.file(name).read_bytes())
         return digest.hexdigest()[:32]
 

@@ -16,16 +16,20 @@ from unseen.models.network import EMBEDDING
 from unseen.runs.batch_source import source_of
 from unseen.runs.callbacks import Checkpointing, EarlyStopping, LoopCallback, Validation
 from unseen.runs.evaluate_layers import BEST
-from unseen.runs.initial_network import save_start, saves_start, start_head, starts_head
-from unseen.runs.order_descriptor import while_training
 from unseen.runs.prepare import Callbacks, RunContext, sampler_of
-from unseen.runs.training_classes import training_classes
+from unseen.runs.run_items import training_classes
+from unseen.runs.run_networks import (
+    save_start,
+    saves_start,
+    start_head,
+    while_training,
+)
 from unseen.training import loggers
 from unseen.training.event_log import EventLog, read
 from unseen.training.events import Epoch, LoggedEvent, Step, Unreadable, Warned
-from unseen.training.guards import NonFiniteStepError
 from unseen.training.run_folder import RunFolder
 from unseen.training.selected_weights import Selection
+from unseen.training.step_checks import NonFiniteStepError
 
 
 class TrainingLoop:
@@ -162,7 +166,7 @@ class TrainingLoop:
         """Frozen layers run; regularizers that compare with the initial network see its
         descriptors once."""
         train, objective = self.context.split.train, self.trainer.objective
-        starts = is_new and not self.has_start and starts_head(self.context.config)
+        starts = is_new and not self.has_start and self.context.config.model.starts_principal
         embedded = [train[:0]] if self.validation is None else [*self.validation.items.values()]
         if starts or objective.wants_pooled or isinstance(self.sampler, EmbeddedSampler):
             embedded.append(train)

@@ -29,7 +29,7 @@ from unseen.runs.evaluate_run import evaluate_at
 from unseen.runs.prepare import Callbacks, RunContext, prepare
 from unseen.runs.run import train, train_and_evaluate
 from unseen.runs.run_items import changes_since
-from unseen.runs.run_stages import selected_context
+from unseen.runs.run_networks import selected_context
 from unseen.studies.results import MUST_BEAT
 from unseen.studies.run_files import (
     KINDS,

@@ -1,7 +1,7 @@
 """What training minimises: (filter ->) miner -> loss + weighted regularizers, as named scalars."""
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
@@ -23,8 +23,10 @@ from unseen.losses.base import (
 from unseen.losses.base import Loss as OurLoss
 from unseen.miners.base import Miner as OurMiner
 from unseen.regularizers.base import Regularizer as OurRegularizer
-from unseen.training.cross_batch_memory import CrossBatchMemory
 from unseen.training.nested import Nested
+
+if TYPE_CHECKING:
+    from unseen.training.cross_batch_memory import CrossBatchMemory
 
 Weighted = tuple[str, float, Regularizer]  # name, weight, regularizer
 AnyLoss = Loss | Callable[[Tensor, Tensor], Tensor]  # or a plain function of two tensors
@@ -46,7 +48,7 @@ class MinedObjective(nn.Module):
         loss: AnyLoss,
         miner: Miner | None = None,
         regularizers: Sequence[Weighted] = (),
-        memory: CrossBatchMemory | None = None,
+        memory: "CrossBatchMemory | None" = None,
         relevance: Relevance | None = None,
         label_filter: nn.Module | None = None,
     ) -> None:
@@ -165,7 +167,7 @@ class MinedObjective(nn.Module):
             return self.loss.mean(loss_values)
         return torch.stack(loss_values).mean() if len(loss_values) > 1 else loss_values[0]
 
-    def _against(self, memory: CrossBatchMemory, embeddings: Tensor, keys: Tensor) -> Tensor:
+    def _against(self, memory: "CrossBatchMemory", embeddings: Tensor, keys: Tensor) -> Tensor:
         """The loss against earlier batches; then the memory takes this one up."""
         loss_value = embeddings.new_zeros(())
         if len(memory):

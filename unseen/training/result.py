@@ -55,38 +55,7 @@ class Row:
 
 @dataclass(frozen=True, config=CHECKED)
 class Result:
-    """The scores of a run: `result.json` of its folder, and what is read of it later.
-
-    share: of each batch that is taken for wrong. window: thresholds that are averaged. size: of
-    the memory. start_step: before it all items stay. Its state is part of a checkpoint.
-
-    Paper:
-        C. Liu et al., Noise-resistant Deep Metric Learning with Ranking-based Instance Selection,
-        CVPR 2021, https://arxiv.org/abs/2103.16047
-
-    Formula:
-        x[i] the unit embedding of item i, w[c] the mean of the unit embeddings of class c in a
-        memory of the last items that were kept:
-
-            P[i] = exp(x[i] . w[y]) / sum over classes c in the memory of exp(x[i] . w[c])
-
-        the probability that label y of item i is right. An item of a class that is not in the
-        memory yet has P = 1, and stays. In each batch of N the threshold is the floor(share * N)-
-        th smallest P, unless that is 1; an item stays if its P lies above the mean of the last
-        `window` thresholds (the smooth top-R of the paper). Where none would stay, all but the
-        floor(share * N) of the smallest P do, and the window begins anew. What stays is priced
-        and enters the memory; the rest does neither. (The authors' code also counts classes the
-        memory does not hold, each with exp(0) = 1; here they do not count.)
-
-    Values:
-        share: of wrong labels, as far as one knows it; the authors set the true one, 0.5 for their
-        noisiest data; 0.2 is ours. window 30, size 9,500 of 9,558 items (authors' config for
-        Cars98N), 8,192 here as in their defaults. start_step 0 (theirs).
-
-    Use:
-        `label_filter=prism`, with any loss, miner and memory. Batches should hold several items of
-        a class: half of them may be left out.
-    """
+    """The scores of a run: `result.json` of its folder, and what is read of it later."""
 
     scores: dict[str, Row]
     config_hash: str = ""

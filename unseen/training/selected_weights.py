@@ -9,6 +9,7 @@ from unseen.training.json_files import CHECKED
 from unseen.training.run_folder import RunFolder
 
 FILE = "selection.json"
+BEFORE_REFIT = "selected"  # where the weights from before the refit are kept
 
 
 @dataclass(frozen=True, config=CHECKED)

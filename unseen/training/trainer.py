@@ -11,13 +11,12 @@ from torch import Tensor, nn
 
 from unseen.core.contracts import Batch, Network
 from unseen.core.geometry import full_precision
-from unseen.training.averaging import Averaging
 from unseen.training.distributed import Processes
 from unseen.training.events import Epoch, Step
 from unseen.training.gradients import Outcome, WholeBatch, reseed
-from unseen.training.guards import NonFiniteStepError, trouble_with
 from unseen.training.objective import MinedObjective
 from unseen.training.optimizers import ScheduledOptimizer
+from unseen.training.step_checks import NonFiniteStepError, trouble_with
 
 Mixup = Callable[[nn.Module, Tensor, Tensor, int], dict[str, Tensor]]  # see `manifold_mixup.py`
 
@@ -58,7 +57,11 @@ class Trainer:
         self.network: Network = movable.to(device, memory_format=self.layout)
         self.objective = objective.to(device)
         self.scheduled_optimizer, self.place = scheduled_optimizer, Place()
-        self.average = None if ema is None else Averaging(self.network, ema)
+        self.average = None
+        if ema is not None:
+            from unseen.training.averaging import Averaging  # noqa: PLC0415 - few ask for it
+
+            self.average = Averaging(self.network, ema)
         self.device, self.seed, self.mixup = device, seed, mixup
         self.whole_batch = WholeBatch(
             self.network,

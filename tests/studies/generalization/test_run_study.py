@@ -61,7 +61,7 @@ def test_layers_want_images_and_more_than_a_head(tmp_path: Path) -> None:
         Image.new("RGB", (16, 16), (place, 0, 0)).save(file)
     words = ("freeze_until=pooled",)
     head = Request(str(tmp_path / "dots"), ("margin", "triplet"), settings=words, layers=True)
-    with pytest.raises(ValueError, match=r"only a head on frozen small_conv .* depth=last"):
+    with pytest.raises(ValueError, match=r"only a head on frozen small_conv .* depth=last_layers"):
         run(head, tmp_path / "out")
 
 

@@ -22,8 +22,8 @@ from unseen.reproductions.jacob.horde_tables import CONFIGURATIONS, PLAIN, WITH,
 from unseen.reproductions.published_study import ByPlan, Evidence, Message, PublishedStudy
 from unseen.reproductions.request import Ask
 from unseen.reproductions.source_values import BN_INCEPTION, JACOB, without_weights
-from unseen.runs.evaluate_layers import stored_network
 from unseen.runs.prepare import RunContext, computing, reopen
+from unseen.runs.run_networks import stored_network
 from unseen.studies.findings import Section
 from unseen.studies.results import Run
 from unseen.studies.study_file import Plan, Values

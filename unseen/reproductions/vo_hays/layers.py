@@ -42,8 +42,9 @@ from unseen.reproductions.vo_hays.layer_claims import (
     published,
     recalls_of,
 )
-from unseen.runs.evaluate_layers import compare_layers, first_answers, stored_network
+from unseen.runs.evaluate_layers import compare_layers, first_answers
 from unseen.runs.prepare import Callbacks, RunContext, computing, reopen
+from unseen.runs.run_networks import stored_network
 from unseen.studies.findings import Section
 from unseen.studies.results import Results
 from unseen.studies.study_figures import Drawn

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 
 from unseen.core.statistics import Spread
 from unseen.evaluation.training_gain import FIRST
-from unseen.runs.forgetting import forgetting, read_forgetting
 from unseen.runs.open_set_of_run import BALANCED
+from unseen.runs.other_data import forgetting, read_forgetting
 from unseen.runs.prepare import Callbacks
 from unseen.studies.extra_results import Values, open_set_of, shots_of, spreads
 from unseen.studies.generalization.plan_runs import METHOD, STEP

@@ -24,9 +24,8 @@ from unseen.config.stages import FIRST
 from unseen.core.contracts import Dataset, FeatureDataset
 from unseen.core.names import by_front_end
 from unseen.protocols.shift import Shift
-from unseen.runs.extract_features import write_features
+from unseen.runs.extract_features import make_shift_splits, write_features
 from unseen.runs.prepare import Callbacks
-from unseen.runs.shift_table import make_shift_splits
 from unseen.studies import archive, study_report
 from unseen.studies.engine import Study, StudyProgress
 from unseen.studies.generalization import generalization_page
@@ -185,8 +184,8 @@ def _layers(
     if resolved.training.depth == FIRST and resolved.model.adapter is None:
         raise ValueError(
             f"only a head on frozen {resolved.model.backbone} would be trained: with {wanted} say "
-            "which layers, depth=last, freeze_until=LAYER (`unseen inspect layers` lists them) or "
-            "adapter=lora"
+            "which layers, depth=last_layers, freeze_until=LAYER (`unseen inspect layers` lists "
+            "them) or adapter=lora"
         )
     table = configs.override({}, list(request.settings)).get("shift", {}).get("table")
     if table is None:

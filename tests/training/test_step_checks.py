@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from unseen.core.contracts import Batch
-from unseen.training.guards import NonFiniteStepError, collapse, trouble_with
+from unseen.training.step_checks import NonFiniteStepError, collapse, trouble_with
 
 
 def test_what_is_wrong_with_a_step() -> None:
