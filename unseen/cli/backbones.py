@@ -15,7 +15,7 @@ from unseen.config import schema as configs
 from unseen.config.find_data import data_table
 from unseen.core import custom_components
 from unseen.models.candidates import from_words, recommended
-from unseen.runs.backbone_race import MOST, race
+from unseen.runs.backbone_race import race
 from unseen.training.json_files import spelled
 
 
@@ -26,7 +26,6 @@ def backbones(
         typer.Argument(help="NAME or NAME=FILE, more candidates; key=value, settings of `train`"),
     ] = None,
     download: Annotated[bool, typer.Option(help="also the recommended ones, from the hub")] = False,
-    images: Annotated[int, typer.Option(help="of the largest sample")] = MOST,
     out: OutFolder = Path("race"),
     as_json: AsJson = False,
 ) -> None:
@@ -45,7 +44,7 @@ def backbones(
         console.print(f"recommended, with their licences: {', '.join(licences)}")
     keep_freed_memory()
     with display() as (_, callbacks):
-        result = race(values, named, download=download, most=images, callbacks=callbacks)
+        result = race(values, named, download=download, callbacks=callbacks)
     page = race_page.write(result, out)
     if as_json:
         print(json.dumps(spelled(result), indent=2))
