@@ -73,8 +73,9 @@ def two_steps(values: Values, data: Dataset) -> None:
     assert len(steps) == 2
     after = [each for each in made.model.parameters() if each.requires_grad]
     changed = any(not torch.equal(a, b) for a, b in zip(before, after, strict=True))
-    # random weights under frozen batch norms may embed everything alike: no tuple has a gradient
-    assert changed or not any(step.terms["gradient_norm"] for step in steps)
+    # random weights under frozen batch norms may embed everything alike: no tuple moves them
+    largest = max(float(each.grad.abs().max()) for each in after if each.grad is not None)
+    assert changed or largest < 1e-8
     assert all(math.isfinite(step.terms["total"]) for step in steps)
 
 
