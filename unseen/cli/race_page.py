@@ -38,9 +38,8 @@ def write(race: Race, out: Path) -> Path:
         "candidates that no other beats in both; hollow: dropped, on fewer images."
     )
     figure = saved(Drawn("pareto", caption, pareto(race)), folder)
-    headline = Headline(
-        "", race.choice.title, f" for {race.data}", detail=f"{race.why[0].upper()}{race.why[1:]}."
-    )
+    why = f"{race.why[0].upper()}{race.why[1:]}."
+    headline = Headline(f"{race.choice.title} for {race.data}", detail=why)  # wraps anywhere
     parts = [
         PageSection.of("studies/tables", title, title.lower(), tables=tables, figures=figures)
         for title, tables, figures in (
