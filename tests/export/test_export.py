@@ -66,6 +66,7 @@ def random_run(folder: Path, backbone: str, *words: str) -> Trained:
         "workers=0",
         "cpu_processes=1",
         "depth=full",
+        "micro_batch=none",
         "relevance.kind=labels",
         "normalize=true",
         "cached_augmentations=0",

@@ -233,7 +233,7 @@ def resolved(*words: str) -> configs.ResolvedConfig:
     ]
     values += ["freeze_until=none", "embedding_size=8", "image_size=32", "transform=base"]
     values += ["miner=none", "batch_size=8", "epochs=1", "lr=0.1", "validation_fraction=0.5"]
-    values += ["cpu_processes=1", "depth=full", "relevance.kind=labels"]
+    values += ["cpu_processes=1", "micro_batch=none", "depth=full", "relevance.kind=labels"]
     return configs.make_resolved(configs.override({}, [*values, "normalize=true", *words]))
 
 
