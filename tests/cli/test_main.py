@@ -481,6 +481,7 @@ def test_help_fits_a_screen(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.setattr(sys, "argv", ["unseen"])  # the usage line begins with it
     for words in [[name], *([name, each] for each in getattr(main.loaded(name), "commands", {}))]:
         text = unseen(capsys, *words, "--help")[1]
         assert len(text.strip().splitlines()) <= MOST_LINES, words

@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from tests.data import formats
+from unseen.core import uris
 from unseen.runs.trained_run import Trained
 from unseen.search.image_sources import find, source_of
 from unseen.search.index import Index
@@ -29,8 +30,11 @@ def test_the_same_vectors_from_wherever(
 
 @pytest.mark.parametrize("name", ["webdataset", "memory"])
 def test_an_index_of_them_is_built_searched_updated_and_rebuilt(
-    name: str, model: Trained, images: Path, tmp_path: Path
+    name: str, model: Trained, images: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setenv(
+        uris.REMOTE_VARIABLE, "1"
+    )  # images of memory:// lie elsewhere, the index not
     word = formats.FORMATS[name](images, tmp_path / f"{name}s")
     with Writer.create(tmp_path / "i", model_entry(model)) as writer:
         assert ingest(writer, model, find([word])).added == 30

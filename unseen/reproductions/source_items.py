@@ -67,8 +67,9 @@ def claim_table() -> Table:
     rows = []
     for row in table("claims"):
         cells = [str(row[key]) for key in ("name", "source", "where", "claim", "published")]
-        study = row["study"]
-        rows.append([*cells, f"unseen study published {study}" if study else NONE])
+        study = str(row["study"] or "")
+        command = f"unseen study published {shlex.quote(study)}" if study else NONE
+        rows.append([*cells, command])
     return Table(["claim", "source", "where", "what it says", "published", "command"], rows)
 
 
