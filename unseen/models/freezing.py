@@ -150,7 +150,9 @@ def split_body(body: nn.Module, method: str, layer: str) -> tuple[fx.GraphModule
     graph = _graph(body, method, layer)
     calls = [node for node in graph.nodes if node.op == "call_module" and node.target == layer]
     if len(calls) != 1:
-        raise ValueError(f"cannot freeze until {layer}: it runs {len(calls)} times in a pass")
+        raise ValueError(
+            f"cannot freeze until {layer}: it runs {len(calls)} times in a forward pass"
+        )
     _check_only_way(graph, calls[0], layer)
     return _piece(body, graph, None, calls[0]), _piece(body, graph, calls[0], _result(graph))
 
