@@ -167,6 +167,9 @@ class _Entrant:
         """preparing: the seconds that an image took until here."""
         began, count = now(), len(batch.images)
         batch = batch._replace(images=(batch.images - self.mean) / self.std)
+        if not self.seconds:  # the first pass of a network takes longer than all that follow
+            embed(self.network, [batch], count, self.device, None, ("pooled",))
+            began = now()
         rows = embed(self.network, [batch], count, self.device, None, ("pooled",))["pooled"]
         self.rows = torch.cat([self.rows, rows]) if len(self.rows) else rows
         self.seconds.append(preparing + (now() - began) / count)
@@ -206,7 +209,7 @@ def _raced(
         current = [each for each in current if not each.is_behind]
         dropped += dropped_now
         text = ", ".join(f"{e.candidate.title} {points(e.difference)}" for e in dropped_now)
-        callbacks.log(Note(f"{len(items):,} images: dropped {text or 'nobody'}"))
+        callbacks.log(Note(f"{len(items):,} images: dropped {text or 'none'}"))
         is_precise = len(racing) == 1 or all(each.half <= PRECISE for each in current)
         if is_precise or number == most or len(items) == len(sample.items):
             break

@@ -25,7 +25,10 @@ HOSTS = ("testserver", "127.0.0.1", "localhost")
 
 @pytest.fixture(scope="session")
 def index_folder(model: Trained, images: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("served") / "tiny.index"
+    return made_index(tmp_path_factory.mktemp("served") / "tiny.index", model, images)
+
+
+def made_index(folder: Path, model: Trained, images: Path) -> Path:
     with Writer.create(folder, model_entry(model)) as writer:
         ingest(writer, model, find([images]))
     return folder

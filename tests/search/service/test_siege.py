@@ -19,7 +19,8 @@ from urllib.parse import urlsplit
 import pytest
 from PIL import Image
 
-from tests.search.service.conftest import HOSTS, serving
+from tests.search.service.conftest import HOSTS, made_index, serving
+from unseen.runs.trained_run import Trained
 from unseen.search.service.app import create_app
 from unseen.search.service.connections import Connection
 from unseen.search.service.index_registry import IndexRegistry
@@ -142,9 +143,10 @@ def children(process: int) -> list[str]:
 
 @pytest.mark.slow
 def test_ten_thousand_hostile_requests_over_300_connections(
-    index_folder: Path, capsys: pytest.CaptureFixture[str]
+    model: Trained, images: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    words = [sys.executable, "-m", "unseen", "serve", str(index_folder), "--port", "0"]
+    own = made_index(tmp_path / "own.index", model, images)  # other tests take images out of theirs
+    words = [sys.executable, "-m", "unseen", "serve", str(own), "--port", "0"]
     with subprocess.Popen([*words, "--token", TOKEN], stdout=subprocess.DEVNULL) as server:
         try:
             url = f"http://127.0.0.1:{port_of(server.pid)}"
