@@ -12,6 +12,12 @@ import numpy as np
 import pytest
 from plotly.offline import get_plotlyjs
 
+from tests.search.service.test_browser import (
+    CHROMIUM,
+    DRIVER,
+    browser,  # noqa: F401 - a fixture
+    until,
+)
 from unseen.data.images.decode import UnreadableImageError
 from unseen.reports import run_page
 from unseen.reports.figures import recall_figure
@@ -260,3 +266,19 @@ def test_no_run_there(tmp_path: Path, dataset: Any) -> None:
         run_page.write(tmp_path / "nothing", dataset)
     with pytest.raises(FileNotFoundError, match="is no run"):
         run_page.write(tmp_path, dataset)
+
+
+@pytest.mark.skipif(
+    not (CHROMIUM and DRIVER),
+    reason="needs a browser: apt-get install chromium chromium-driver",
+)
+def test_curves_and_map_are_drawn_in_a_browser(run: Path, dataset: Any, browser: Any) -> None:  # noqa: F811
+    browser.get(run_page.write(run, dataset).resolve().as_uri())
+    until(
+        browser,
+        lambda driver: driver.execute_script("return document.documentElement.dataset.drawn"),
+    )
+    marks = "return document.querySelectorAll(arguments[0]).length"
+    assert browser.execute_script(marks, "#map .scatterlayer .point") > 0
+    assert browser.execute_script(marks, ".plot .scatterlayer .lines path") > 0
+    assert not [entry for entry in browser.get_log("browser") if entry["level"] == "SEVERE"]

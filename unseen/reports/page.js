@@ -58,7 +58,7 @@ function mapTraces(map) {
     type: "scatter", mode: "markers", name, hoverinfo: "none", customdata: points,
     x: points.map((i) => map.x[i]),
     y: points.map((i) => map.y[i]),
-    marker: { symbol, size, color: points.map((i) => map.colours[map.classOf[i]]), opacity: 0.85, line: { width: 0 } },
+    marker: { symbol, size, color: points.map((i) => map.colors[map.classOf[i]]), opacity: 0.85, line: { width: 0 } },
   });
   const small = narrow.matches ? 2 : 0;
   const wrong = all.filter((i) => !map.right[i] && !map.alone[i]);

@@ -350,7 +350,7 @@ def search(results: Results) -> list[Drawn]:
         for name, points in configurations.items():
             values = [v if isinstance(v, int | float) else str(v) for v, _ in points]
             ax.plot(values, [p for _, p in points], "o-" if is_line else "o", ms=4, label=name)
-        ax.set(xlabel=key, ylabel="recall@1 selected by, %")
+        ax.set(title=key, xlabel="value", ylabel="recall@1 that selects, %")
     handles, names = grid[0].get_legend_handles_labels()
     caption = (
         "Tuning: recall on the classes to select on, by value; the test classes were not read."
